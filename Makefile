@@ -1,0 +1,43 @@
+# Everything starts from Python 3.11+ and nothing else. Each target makes what it needs; the second time is quick.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check format bench clean
+
+help:
+	@echo "make demo     the whole job on text that Python itself carries"
+	@echo "make test     all tests"
+	@echo "make check    lint, types, formatting"
+	@echo "make bench    the benchmarks behind the figures in the docs"
+	@echo "make format   rewrite the code as 'make check' wants it"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/tokpress demo --out tokpress-demo
+
+test: $(READY)
+	$(BIN)/pytest --numprocesses auto
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python bench/build.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo

@@ -1,0 +1,5 @@
+"""`python -m tokpress` is the `tokpress` command."""
+
+from tokpress.cli import main
+
+main()

@@ -1,0 +1,74 @@
+"""The `tokpress` command: one file a verb, loaded when it is used.
+
+In: arguments. Out: text for people on standard error, results on standard output, an exit code (docs in `tokpress --help`).
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+_VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same name
+    "build": "Tokenize files into a store.",
+    "inspect": "Show what is in a store.",
+    "verify": "Check every byte of a store.",
+    "train-tokenizer": "Make a tokenizer from text.",
+    "demo": "All of the above on text this machine already has.",
+}
+_EPILOG = """\b
+Start here:
+  tokpress demo
+  tokpress build data/*.jsonl.zst --tokenizer tokenizer.json --out tokens
+  tokpress inspect tokens
+
+\b
+Exit codes: 0 done, 1 failed or damage found, 2 wrong usage,
+3 more rejects than --max-rejects, 130 interrupted.
+"""
+
+
+class _Verbs(click.Group):
+    """Knows all verbs by name and imports only the one that runs: `--help` answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = import_module(f"tokpress.cli.{cmd_name.replace('-', '_')}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
+
+
+@click.command(cls=_Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tokpress")
+def tokpress() -> None:
+    """Tokenize a training corpus once, exactly as the reference tokenizer would; feed every training run from it."""
+
+
+def main() -> None:
+    """Runs a command; turns our errors into one line and an exit code."""
+    from tokpress.errors import TokpressError
+
+    try:
+        tokpress.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except TokpressError as error:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {error}", err=True)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted. Nothing half-written was kept; run the same command again.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,95 @@
+"""`tokpress build`: text in, token store out."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from tokpress.cli.options import Size, TokenId, read_options, unescape
+from tokpress.config import CheckConfig, EngineChoice, SpecialTokenPolicy, StoreConfig
+
+_EPILOG = r"""
+\b
+Examples:
+  tokpress build corpus.jsonl --tokenizer tokenizer.json --out tokens
+  tokpress build 'data/*.jsonl.zst' more.parquet --tokenizer spm.model --out tokens
+  tokpress build books/ --format text --tokenizer bytes --out tokens
+  tokpress build all.txt --separator '<|endoftext|>' --tokenizer tokenizer.json --eos-token '</s>' --out tokens
+  zstdcat huge.jsonl.zst | tokpress build - --tokenizer meta-llama/Llama-3.2-1B --out tokens
+  tokpress build a.jsonl --tokenizer cl100k_base.tiktoken --out tokens --json | jq .totals
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUTS...")
+@click.option(
+    "--tokenizer",
+    required=True,
+    metavar="SPEC",
+    help="tokenizer.json, a directory with one, SentencePiece .model, "
+    "rank file, name of a tiktoken encoding, hub id, or bytes.",
+)
+@click.option("--out", required=True, type=click.Path(), help="Directory of the store; must not hold anything else.")
+@read_options
+@click.option(
+    "--engine",
+    type=click.Choice(get_args(EngineChoice)),
+    default="auto",
+    show_default=True,
+    help="auto: the fast engine if it is proved equal on your own text, else the reference.",
+)
+@click.option(
+    "--special-tokens",
+    type=click.Choice(get_args(SpecialTokenPolicy)),
+    default="text",
+    show_default=True,
+    help="A special token's literal in a document: ordinary text, or parsed to its id.",
+)
+@click.option("--bos/--no-bos", default=False, show_default=True, help="Put BOS before each document.")
+@click.option("--eos/--no-eos", default=True, show_default=True, help="Put EOS after each document.")
+@click.option("--bos-token", metavar="TOKEN", help="Use this special token as BOS.")
+@click.option("--eos-token", metavar="TOKEN", help="Use this special token as EOS.")
+@click.option("--pattern", metavar="NAME|REGEX", help="Rank files: gpt2, cl100k, o200k, llama3, qwen2, or the regex.")
+@click.option(
+    "--special-token", "added_tokens", type=TokenId(), multiple=True, help="Rank files: a special token, repeatable."
+)
+@click.option(
+    "--audit-rate",
+    type=click.FloatRange(0, 1),
+    default=CheckConfig().audit_rate,
+    show_default=True,
+    help="Share of documents that the reference encodes too, during the run.",
+)
+@click.option(
+    "--max-rejects",
+    default=CheckConfig().max_rejects,
+    show_default=True,
+    help="Stop above this share or number of bad records.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Cores to use. Default: all.")
+@click.option(
+    "--unit-size", type=Size(), default=StoreConfig().unit_bytes, show_default="256MB", help="Input taken on at a time."
+)
+@click.option(
+    "--shard-size", type=Size(), default=StoreConfig().shard_bytes, show_default="256MB", help="Size of a token file."
+)
+@click.option("--overwrite", is_flag=True, help="Replace a store that is there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="Say nothing but errors.")
+def command(inputs: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
+    """Tokenize INPUTS (files, directories, globs, or - for standard input) into a store."""
+    from tokpress.api import build
+    from tokpress.cli.show import ConsoleReporter, err_console, summary_table
+    from tokpress.store.manifest import encode
+
+    console = err_console(quiet=quiet)
+    options["separator"] = unescape(options["separator"])
+    options["added_tokens"] = dict(options["added_tokens"])
+    store = build(list(inputs), reporter=ConsoleReporter(console), **options)
+    console.print(summary_table(store.manifest))
+    if store.manifest.totals.rejected:
+        console.print(f"\nLook at the rejected records: [bold]{store.path}/rejects/[/]")
+    console.print(f"\nThe store is at [bold]{store.path}[/]. Look into it: [bold]tokpress inspect {store.path}[/]")
+    if as_json:
+        click.echo(encode(store.manifest), nl=False)

@@ -1,0 +1,70 @@
+"""Options that several verbs share, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tokpress.config import ReadConfig, parse_size
+from tokpress.errors import UsageError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Size(click.ParamType[int]):
+    """`4GB`, `512MiB` or a number of bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return parse_size(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class TokenId(click.ParamType[tuple[str, int]]):
+    """`<|endoftext|>=100257`: a special token of a rank file."""
+
+    name = "token=id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        token, _, number = str(value).rpartition("=")
+        if not token or not number.isdecimal():
+            self.fail(f"{value!r} is not like '<|endoftext|>=100257'", param, ctx)
+        return token, int(number)
+
+
+def read_options(function: Function) -> Function:
+    """How records are read; for every verb that reads inputs."""
+    options = [
+        click.option(
+            "--format",
+            metavar="FORMAT",
+            help="jsonl, parquet, arrow, text (a document a file) or lines (a document a line); with .gz .zst .bz2 .xz, "
+            "like jsonl.zst. Default: by file name; standard input is jsonl.",
+        ),
+        click.option(
+            "--text-field", default="text", show_default=True, help="Where the text stands; dotted for nested records."
+        ),
+        click.option("--separator", help=r"Plain text: documents stand between these; \n and \t are understood."),
+        click.option(
+            "--max-doc-bytes",
+            type=Size(),
+            default=ReadConfig().max_doc_bytes,
+            show_default="256MiB",
+            help="A larger record is rejected without being loaded.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def unescape(separator: str | None) -> str | None:
+    r"""`\n` typed in a shell as the newline that it means."""
+    if separator is None:
+        return None
+    return separator.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r").replace("\\0", "\0")

@@ -1,0 +1,99 @@
+"""Every option of a build, frozen. Standard library and msgspec only, so that it imports at once.
+
+In: what a user typed or passed to `tokpress.build`. Out: records that the rooms take whole; nothing reads a global.
+Options that change the output are stored in `plan.json`; those that do not (`Resources`) are not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from tokpress.errors import UsageError
+
+SpecialTokenPolicy = Literal["text", "parse"]
+EngineChoice = Literal["auto", "gigatoken", "huggingface", "sentencepiece", "tiktoken", "bytes"]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("kmgt", start=1)}
+
+
+class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a record is and where its text stands."""
+
+    format: str | None = None  # None: by file name; else "jsonl", "parquet", "arrow", "text", "lines", also "jsonl.zst"
+    text_field: str = "text"  # dotted path into a record; "\\." for a dot inside a name
+    separator: str | None = None  # for plain text: documents are what stands between separators
+    max_doc_bytes: int = 256 * 1024**2  # a larger record is rejected without being loaded
+
+    @property
+    def field_path(self) -> tuple[str, ...]:
+        return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", self.text_field))
+
+
+class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tokenizer, and how it treats a document."""
+
+    spec: str  # file, directory, hub id, name of a tiktoken encoding, or "bytes"
+    engine: EngineChoice = "auto"
+    special_tokens: SpecialTokenPolicy = "text"  # a literal "<|endoftext|>" in a document is text, unless "parse"
+    pattern: str | None = None  # for a rank file: a pattern's name ("cl100k") or the regular expression itself
+    added_tokens: dict[str, int] = {}  # for a rank file: its special tokens, which the file does not carry
+    bos: bool = False
+    eos: bool = True
+    bos_token: str | None = None  # None: the one that the tokenizer names
+    eos_token: str | None = None
+
+
+class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are cut into files. Part of the plan: the same inputs give the same files."""
+
+    unit_bytes: int = 256 * 10**6  # input bytes that one worker takes on at a time
+    shard_bytes: int = 256 * 10**6  # token bytes after which a new shard is begun
+
+
+class CheckConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What is proved and what is tolerated while a build runs."""
+
+    audit_rate: float = 0.001  # share of documents encoded twice, by the reference too
+    max_rejects: str = "1%"  # share of the records read, or a number of them
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build may use. Changes its speed, never its output."""
+
+    workers: int | None = None  # cores to use; None: all that this process may run on
+    batch_bytes: int = 4 * 1024**2  # text read, encoded and written at a time
+
+
+class BuildConfig(msgspec.Struct, frozen=True, kw_only=True):
+    tokenizer: TokenizerConfig
+    read: ReadConfig = ReadConfig()
+    store: StoreConfig = StoreConfig()
+    check: CheckConfig = CheckConfig()
+    resources: Resources = Resources()
+
+
+def parse_size(text: str | int) -> int:
+    """`"4GB"`, `"512MiB"`, `"1.5g"` or a plain number, as bytes."""
+    if isinstance(text, int):
+        return text
+    match = re.fullmatch(r"([0-9.]+)\s*([kmgt]?i?)b?", text.strip().lower())
+    try:
+        if match is None:
+            raise ValueError
+        return int(float(match[1]) * _UNITS[match[2]])
+    except (ValueError, KeyError):
+        raise UsageError(f"{text!r} is not a size. Write it like 4GB, 512MiB or 1048576.") from None
+
+
+def reject_limit(max_rejects: str, records_read: int) -> float:
+    """How many rejects a run may have after so many records; a handful is always allowed, so that a small file passes."""
+    try:
+        if max_rejects.endswith("%"):
+            return max(10.0, float(max_rejects[:-1]) / 100 * records_read)
+        return float(int(max_rejects))
+    except ValueError:
+        raise UsageError(f"--max-rejects {max_rejects!r} is neither a share like 1% nor a number like 500.") from None

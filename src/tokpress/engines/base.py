@@ -1,0 +1,96 @@
+"""What an engine is.
+
+In: `pa.LargeStringArray`. Out: `TokenBatch` with u32 ids. An engine adds no BOS or EOS; `framing` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tokpress.batches import Ids, TokenBatch
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFiles:
+    """A tokenizer as bytes: all that is needed to make it again anywhere. Stored in every store's `tokenizer/`."""
+
+    kind: str  # huggingface, sentencepiece, tiktoken or bytes
+    files: Mapping[str, bytes]
+
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self.kind.encode())
+        for name, data in sorted(self.files.items()):
+            digest.update(f"\0{name}\0{len(data)}\0".encode())
+            digest.update(data)
+        return digest.hexdigest()
+
+
+class TokenizerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tokenizer says about itself."""
+
+    kind: str
+    fingerprint: str
+    vocab_size: int  # one more than the largest id, added tokens included
+    special_tokens: dict[str, int]
+    bos_token: str | None = None
+    eos_token: str | None = None
+
+
+class Engine(Protocol):
+    """Encodes documents. All engines of one tokenizer give the same ids."""
+
+    name: str
+    info: TokenizerInfo
+
+    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
+        """Documents -> ids, in order, on up to so many threads; the result does not depend on their number."""
+        ...
+
+    def decode(self, ids: Ids | Sequence[int]) -> str:
+        """Ids -> text, special tokens included; bytes that are not UTF-8 become U+FFFD."""
+        ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes one id stands for, as far as the tokenizer defines them."""
+        ...
+
+
+def from_lists(documents: Sequence[Sequence[int]]) -> TokenBatch:
+    """What the reference libraries return (a list a document) as flat arrays."""
+    ends = np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)))
+    total = int(ends[-1]) if len(ends) else 0
+    return TokenBatch(np.fromiter(chain.from_iterable(documents), np.uint32, total), ends)
+
+
+def concat_tokens(batches: Sequence[TokenBatch]) -> TokenBatch:
+    offsets = np.cumsum([0, *(len(batch.ids) for batch in batches)])
+    return TokenBatch(
+        np.concatenate([batch.ids for batch in batches]),
+        np.concatenate([batch.ends + offset for batch, offset in zip(batches, offsets, strict=False)]),
+    )
+
+
+def parse_literals(
+    encode: Callable[[list[str]], Sequence[Sequence[int]]], documents: Iterable[str], special_tokens: Mapping[str, int]
+) -> list[list[int]]:
+    """For libraries that cannot do it themselves: special-token literals become ids, the text between is encoded alone."""
+    longest_first = sorted(special_tokens, key=len, reverse=True)
+    literal = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if special_tokens else None
+    result: list[list[int]] = []
+    for document in documents:
+        pieces = [piece for piece in literal.split(document) if piece] if literal else [document]
+        plain = iter(encode([piece for piece in pieces if piece not in special_tokens]))
+        result.append([])
+        for piece in pieces:
+            result[-1] += [special_tokens[piece]] if piece in special_tokens else next(plain)
+    return result

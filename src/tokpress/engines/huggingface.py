@@ -1,0 +1,97 @@
+"""`tokenizer.json`, encoded by Hugging Face's `tokenizers`: the reference for every tokenizer published in that form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import tokenizers
+
+from tokpress.batches import Ids, TokenBatch
+from tokpress.config import SpecialTokenPolicy
+from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists
+from tokpress.errors import TokenizerError
+
+TOKENIZER_JSON = "tokenizer.json"
+# Files beside it that name the special tokens (and, for chats, the template).
+COMPANIONS = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+class HuggingFaceEngine:
+    name = "huggingface"
+
+    def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(files.files[TOKENIZER_JSON])
+        except Exception as error:
+            raise TokenizerError(f"{TOKENIZER_JSON} cannot be loaded by `tokenizers`: {error}") from error
+        # A file may ask for these; a corpus must not be cut or padded by its tokenizer.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = policy == "text"
+        if getattr(self._tokenizer.model, "dropout", None):
+            raise TokenizerError("the tokenizer uses BPE dropout: its ids are random. Set model.dropout to null.")
+        self._byte_level = "ByteLevel" in repr(self._tokenizer.decoder)
+        added = self._tokenizer.get_added_tokens_decoder()
+        special_tokens = {token.content: i for i, token in sorted(added.items()) if token.special}
+        names = _named_tokens(files.files)
+        for token in names.values():
+            if (i := self._tokenizer.token_to_id(token)) is not None:
+                special_tokens.setdefault(token, i)
+        self.info = TokenizerInfo(
+            kind=files.kind,
+            fingerprint=files.fingerprint,
+            vocab_size=max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1,
+            special_tokens=special_tokens,
+            bos_token=names.get("bos_token"),
+            eos_token=names.get("eos_token"),
+        )
+
+    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
+        os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"  # read by the library at each call
+        encodings = self._tokenizer.encode_batch_fast(text.to_pylist(), add_special_tokens=False)
+        return from_lists([encoding.ids for encoding in encodings])
+
+    def decode(self, ids: Ids | Sequence[int]) -> str:
+        return self._tokenizer.decode(np.asarray(ids).tolist(), skip_special_tokens=False)
+
+    def token_bytes(self, token: int) -> bytes:
+        piece = self._tokenizer.id_to_token(token)
+        if piece is None or piece in self.info.special_tokens:
+            return (piece or "").encode()
+        if self._byte_level:
+            return bytes(BYTE_OF_CHAR[char] for char in piece if char in BYTE_OF_CHAR)
+        if len(piece) == 6 and piece.startswith("<0x"):
+            return bytes([int(piece[3:5], 16)])
+        return piece.replace("\u2581", " ").encode()
+
+
+def _named_tokens(files: Mapping[str, bytes]) -> dict[str, str]:
+    """`bos_token` and `eos_token` as the companions name them: a string, or an object with its content."""
+    names: dict[str, str] = {}
+    for companion in reversed(COMPANIONS[:2]):  # tokenizer_config.json has the last word
+        try:
+            entries: dict[str, Any] = msgspec.json.decode(files.get(companion, b"{}"))
+        except msgspec.DecodeError as error:
+            raise TokenizerError(f"{companion} beside the tokenizer is not valid JSON: {error}") from error
+        for key in ("bos_token", "eos_token"):
+            value = entries.get(key)
+            content = value.get("content") if isinstance(value, dict) else value
+            if isinstance(content, str):
+                names[key] = content
+    return names
+
+
+def _byte_chars() -> dict[int, str]:
+    """The printable stand-in for each byte that byte-level tokenizers write their vocabulary with."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (byte for byte in range(256) if byte not in printable)
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+CHAR_OF_BYTE = _byte_chars()
+BYTE_OF_CHAR = {char: byte for byte, char in CHAR_OF_BYTE.items()}

@@ -1,0 +1,140 @@
+"""From what a user calls a tokenizer to its files, and from files to engines.
+
+In: a path to a `tokenizer.json`, a SentencePiece `.model` or a rank file; a directory; a hub id; the name of a tiktoken
+encoding; "bytes". Out: `TokenizerFiles`, then the reference engine and, where there is one, the fast engine.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from tokpress.config import SpecialTokenPolicy, TokenizerConfig
+from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo
+from tokpress.errors import TokenizerError
+
+_REFERENCES = {  # kind -> module, class; imported when first used
+    "huggingface": ("tokpress.engines.huggingface", "HuggingFaceEngine"),
+    "sentencepiece": ("tokpress.engines.sentencepiece", "SentencePieceEngine"),
+    "tiktoken": ("tokpress.engines.tiktoken", "TiktokenEngine"),
+    "bytes": ("tokpress.engines.bytes", "BytesEngine"),
+}
+FAST_KINDS = ("huggingface", "tiktoken")  # gigatoken is not equal to Google's library on raw `.model` files
+_IN_A_DIRECTORY = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+
+
+def reference_engine(files: TokenizerFiles, policy: SpecialTokenPolicy) -> Engine:
+    module, name = _REFERENCES[files.kind]
+    engine: Engine = getattr(import_module(module), name)(files, policy)
+    return engine
+
+
+def fast_engine(files: TokenizerFiles, policy: SpecialTokenPolicy, info: TokenizerInfo) -> Engine:
+    """Raises TokenizerError if gigatoken does not take this tokenizer."""
+    from tokpress.engines.gigatoken import GigatokenEngine
+
+    if files.kind not in FAST_KINDS:
+        raise TokenizerError(f"gigatoken is not used for {files.kind} tokenizers: the reference library encodes them.")
+    return GigatokenEngine(files, policy, info)
+
+
+def load_files(config: TokenizerConfig) -> TokenizerFiles:
+    spec = str(Path(config.spec).expanduser())
+    if spec == "bytes":
+        return TokenizerFiles("bytes", {})
+    path = Path(spec)
+    if path.is_dir():
+        path = _in_directory(path)
+    if path.is_file():
+        return _from_file(path, config)
+    from tokpress.engines.tiktoken import encoding_names, named_encoding
+
+    if spec in encoding_names():
+        return named_encoding(spec)
+    if spec.endswith((".json", ".model", ".tiktoken")) or spec.startswith((".", "/", "~")) or spec.count("/") > 1:
+        raise TokenizerError(f"no tokenizer at {spec}. Check the path, or make one: tokpress train-tokenizer --help")
+    return _from_hub(spec)
+
+
+def open_files(kind: str, directory: Path, names: list[str]) -> TokenizerFiles:
+    """The files as a store keeps them."""
+    return TokenizerFiles(kind, {name: (directory / name).read_bytes() for name in names})
+
+
+def _in_directory(directory: Path) -> Path:
+    for name in _IN_A_DIRECTORY:
+        if (directory / name).is_file():
+            return directory / name
+    others = [*directory.glob("*.model"), *directory.glob("*.tiktoken")]
+    if len(others) == 1:
+        return others[0]
+    raise TokenizerError(f"no tokenizer in {directory}: it holds none of {', '.join(_IN_A_DIRECTORY)}.")
+
+
+def _from_file(path: Path, config: TokenizerConfig) -> TokenizerFiles:
+    """By content, not by name: Llama 3 ships a rank file called tokenizer.model."""
+    data = path.read_bytes()
+    if data.lstrip()[:1] == b"{":
+        return _huggingface({path.name: data} | _companions(path.parent), path.name)
+    if _looks_like_ranks(data):
+        return _ranks(path, data, config)
+    return TokenizerFiles("sentencepiece", {"tokenizer.model": data})
+
+
+def _looks_like_ranks(data: bytes) -> bool:
+    first, _, rank = data[:1024].partition(b"\n")[0].partition(b" ")
+    return rank.strip().isdigit() and first.isascii() and len(first) % 4 == 0
+
+
+def _huggingface(found: dict[str, bytes], main: str) -> TokenizerFiles:
+    from tokpress.engines.huggingface import TOKENIZER_JSON
+
+    data = found.pop(main)
+    return TokenizerFiles("huggingface", {TOKENIZER_JSON: data, **found})
+
+
+def _companions(directory: Path) -> dict[str, bytes]:
+    from tokpress.engines.huggingface import COMPANIONS
+
+    return {name: (directory / name).read_bytes() for name in COMPANIONS if (directory / name).is_file()}
+
+
+def _ranks(path: Path, data: bytes, config: TokenizerConfig) -> TokenizerFiles:
+    from tokpress.engines.tiktoken import PATTERNS, PUBLISHED, rank_files
+
+    pattern, special_tokens = PUBLISHED.get(path.name.removesuffix(".tiktoken"), (None, {}))
+    pattern = config.pattern or pattern
+    if pattern is None:
+        raise TokenizerError(
+            f"{path} is a rank file: it does not say how text is split. "
+            f"Say it with --pattern {'|'.join(PATTERNS)} or --pattern 'REGEX'."
+        )
+    return rank_files(data, PATTERNS.get(pattern, pattern), config.added_tokens or special_tokens)
+
+
+def _from_hub(repo: str) -> TokenizerFiles:
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    from tokpress.engines.huggingface import COMPANIONS, TOKENIZER_JSON
+
+    found: dict[str, bytes] = {}
+    for name in (TOKENIZER_JSON, *COMPANIONS):
+        try:
+            found[name] = Path(huggingface_hub.hf_hub_download(repo, name)).read_bytes()
+        except LocalEntryNotFoundError as error:
+            raise TokenizerError(
+                f"{repo!r} is no file here, and the hub cannot be reached. Check the path; or, for a hub id, download "
+                f"it where there is a network: hf download {repo} {TOKENIZER_JSON}"
+            ) from error
+        except EntryNotFoundError as error:
+            if name == TOKENIZER_JSON:
+                raise TokenizerError(
+                    f"the hub's {repo!r} has no {TOKENIZER_JSON}. Give a path to its files."
+                ) from error
+        except (HfHubHTTPError, ValueError) as error:
+            raise TokenizerError(
+                f"{repo!r} is neither a file here nor a tokenizer on the hub: {error}. Check the name; for a gated one, "
+                "log in first: hf auth login"
+            ) from error
+    return _huggingface(found, TOKENIZER_JSON)

@@ -1,0 +1,165 @@
+"""The proof that the fast engine may be used: both engines, the same text, every id.
+
+In: two engines and documents (a sample of the user's own inputs). Out: a `Parity` record that the manifest keeps. To the
+sample come fixed strings on which tokenizers are known to differ. During a run `Auditor` goes on with a small fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokpress.batches import TextBatch, TokenBatch, string_buffers, text_bytes
+from tokpress.engines.base import Engine
+from tokpress.errors import ParityError
+
+AUDIT_MAX_BYTES = 256 * 1024  # of a longer document, so much of its head is encoded by both
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """The first document on which two engines differ, and where."""
+
+    text: str
+    token: int  # index of the first differing id
+    fast: list[int]  # ids from there on, a few
+    reference: list[int]
+
+    def __str__(self) -> str:
+        return f"at token {self.token}: fast {self.fast}, reference {self.reference}, in {self.text!r}"
+
+
+class Parity(msgspec.Struct, frozen=True, kw_only=True):
+    """What was compared before the run, and the outcome."""
+
+    outcome: str  # equal, different, unsupported, or not-needed
+    engine: str  # the engine that the run uses
+    reference: str
+    docs: int = 0
+    bytes: int = 0
+    difference: Difference | None = None
+    detail: str = ""
+
+
+def nasty_texts(special_tokens: Mapping[str, int]) -> list[str]:
+    """Strings on which tokenizers have been seen to differ."""
+    literals = [text for name in list(special_tokens)[:8] for text in (name, f"a{name}b", f" {name} {name}\n{name}")]
+    joined = "".join(list(special_tokens)[:8])
+    return [
+        *literals,
+        joined,
+        *(joined[1:], joined[:-1]),  # literals that are not quite whole
+        "",
+        *(" ", "  ", "\n", "\t\n \n", " \u00a0\u2003\u3000x", "a \u00a0 b", "\u00a0"),
+        *("a\r\nb\r\n\r\nc", "\r", "\n\r\n\r"),
+        *("\u0301", "e\u0301 \u0301\u0302", "\u0e33\u0e34", "a\u0300\u0315b"),  # combining marks, alone and stacked
+        *("\0", "a\0b", "\0\0\0", "\x01\x7f\x80\x9f"),
+        *("👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽👍🏿", "🇩🇪🇯🇵", "☠️", "\ufe0f"),
+        *("\u202eabc\u202c", "\u2066x\u2069", "\u200b\u200d\u200c", "\ufeffx", "a\u00adb"),
+        *("שלום עליכם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "你好，世界。", "こんにちは世界", "안녕하세요"),
+        *("ﬁ ﬂ Å Å ½ ² Ⅷ ㎏ ｆｕｌｌ", "İstanbul ıI", "ǅ ß ẞ ſ 'ſ", "\U00010400\U0001f1e6\U000e0041"),
+        *("don't DON'T we'LL I'Ve it'S 'tis ''s", "'s 't", "''''", "x'\u017f"),
+        *("1234567890 12 345,678.90 ١٢٣ ⅛ ²³", "3.14159e-10", "0x1F", "1" * 300),
+        *(
+            "a" * 1000,
+            "ab" * 500,
+            " " * 1000,
+            "\n" * 300,
+            "." * 500,
+            "=" * 80 + "\n",
+            "é" * 300,
+            "字" * 300,
+            "🙂" * 100,
+        ),
+        *("\t" * 50 + "x", "    def f(x):\n\treturn {'a': [1, 2]}  # ok\n\n\n", "<s></s><unk><pad>[CLS][SEP]<0x0A>"),
+        *("▁▁ a▁b", "Ġhello", "https://example.org/?q=%20&x=1#y", "\\n\\t\\u0041", "A" * 50 + "b" * 50),
+    ]
+
+
+def check_parity(fast: Engine, reference: Engine, sample: Iterable[pa.LargeStringArray]) -> Parity:
+    """Encodes the nasty strings and the sample twice, up to the first difference."""
+    docs = compared = 0
+    nasty = pa.array(nasty_texts(reference.info.special_tokens), pa.large_string())
+    for text in (nasty, *sample):
+        difference = compare(fast.encode(text), reference.encode(text), text)
+        docs += len(text)
+        compared += text_bytes(text)
+        if difference is not None:
+            return Parity(
+                outcome="different",
+                engine=reference.name,
+                reference=reference.name,
+                docs=docs,
+                bytes=compared,
+                difference=difference,
+            )
+    return Parity(outcome="equal", engine=fast.name, reference=reference.name, docs=docs, bytes=compared)
+
+
+def compare(fast: TokenBatch, reference: TokenBatch, text: pa.LargeStringArray) -> Difference | None:
+    if np.array_equal(fast.ends, reference.ends) and np.array_equal(fast.ids, reference.ids):
+        return None
+    for i in range(len(text)):
+        ours, theirs = fast.doc(i), reference.doc(i)
+        if not np.array_equal(ours, theirs):
+            shared = min(len(ours), len(theirs))
+            differing = np.flatnonzero(ours[:shared] != theirs[:shared])
+            at = int(differing[0]) if len(differing) else shared
+            document: str = text[i].as_py()
+            return Difference(
+                text=document if len(document) <= 200 else document[:200] + "…",
+                token=at,
+                fast=ours[at : at + 8].tolist(),
+                reference=theirs[at : at + 8].tolist(),
+            )
+    raise AssertionError("batches differ but no document does")
+
+
+class Auditor:
+    """Encodes a fraction of all documents with the reference too, and stops the run at the first difference.
+
+    Which documents is decided by a hash of where they stand, so it depends neither on workers nor on batches.
+    """
+
+    def __init__(self, fast: Engine, reference: Engine, rate: float) -> None:
+        self._fast = fast
+        self._reference = reference
+        self._threshold = np.uint64(min(int(rate * 2**64), 2**64 - 1))
+        self.docs = 0
+        self.bytes = 0
+
+    def check(self, batch: TextBatch, tokens: TokenBatch) -> None:
+        chosen = np.flatnonzero(_position_hash(batch) < self._threshold)
+        if not len(chosen):
+            return
+        starts, _ = string_buffers(batch.text)
+        for i in chosen.tolist():
+            text, encoded = batch.text[i : i + 1], tokens
+            if starts[i + 1] - starts[i] > AUDIT_MAX_BYTES:
+                head = text[0].as_buffer().to_pybytes()[:AUDIT_MAX_BYTES].decode("utf-8", "ignore")
+                text = pa.array([head], pa.large_string())
+                encoded = self._fast.encode(text)
+            else:
+                encoded = TokenBatch(tokens.doc(i), np.array([len(tokens.doc(i))]))
+            difference = compare(encoded, self._reference.encode(text), text)
+            if difference is not None:
+                raise ParityError(
+                    f"the audit found a document that {self._fast.name} and {self._reference.name} encode differently "
+                    f"(input {batch.sources[i]}, position {batch.positions[i]}): {difference}. "
+                    f"Build with the reference: --engine {self._reference.name}"
+                )
+            self.docs += 1
+            self.bytes += text_bytes(text)
+
+
+def _position_hash(batch: TextBatch) -> npt.NDArray[np.uint64]:
+    """splitmix64 of (input, position)."""
+    x = batch.positions.astype(np.uint64) + (batch.sources.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    hashed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+    return hashed

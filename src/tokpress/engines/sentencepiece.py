@@ -1,0 +1,75 @@
+"""SentencePiece `.model` files (unigram and BPE), encoded by Google's own library with the model's own normaliser.
+
+The library takes user-defined symbols in text as tokens and control symbols as plain text, always; that is the policy
+"text". With "parse", control symbols are found here and what stands between them is encoded piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import sentencepiece
+
+from tokpress.batches import Ids, TokenBatch
+from tokpress.config import SpecialTokenPolicy
+from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, parse_literals
+from tokpress.errors import TokenizerError
+
+_SPACE = "\u2581"  # how a piece writes a space
+
+
+class SentencePieceEngine:
+    name = "sentencepiece"
+
+    def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
+        (name, model), *_ = files.files.items()
+        try:
+            self._model: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise TokenizerError(f"{name} is not a SentencePiece model: {error}") from error
+        pieces = range(self._model.get_piece_size())
+        control = {self._model.id_to_piece(i): i for i in pieces if self._model.is_control(i)}
+        self._control = control if policy == "parse" else None
+        self.info = TokenizerInfo(
+            kind=files.kind,
+            fingerprint=files.fingerprint,
+            vocab_size=len(pieces),
+            special_tokens=control,
+            bos_token=self._named(self._model.bos_id()),
+            eos_token=self._named(self._model.eos_id()),
+        )
+
+    def _named(self, token: int) -> str | None:
+        name: str | None = self._model.id_to_piece(token) if token >= 0 else None
+        return name
+
+    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
+        documents = text.to_pylist()
+        if self._control is not None:
+            return from_lists(parse_literals(self._encode, documents, self._control))
+        return from_lists(self._encode(documents, threads))
+
+    def _encode(self, documents: list[str], threads: int = 1) -> list[list[int]]:
+        ids: list[list[int]] = self._model.encode(documents, num_threads=threads) if documents else []
+        return ids
+
+    def decode(self, ids: Ids | Sequence[int]) -> str:
+        """As the library does it, except that control symbols are shown by name instead of dropped."""
+        shown: list[str] = []
+        run: list[int] = []
+        for token in np.asarray(ids).tolist():
+            if self._model.is_control(token):
+                shown += [self._model.decode(run), self._model.id_to_piece(token)]
+                run = []
+            else:
+                run.append(token)
+        return "".join([*shown, self._model.decode(run)])
+
+    def token_bytes(self, token: int) -> bytes:
+        piece: str = self._model.id_to_piece(token)
+        if self._model.is_byte(token):
+            return bytes([int(piece[3:-1], 16)])  # written as <0x0A>
+        return piece.replace(_SPACE, " ").encode()

@@ -1,0 +1,47 @@
+"""Every error tokpress raises on purpose, in one tree.
+
+    TokpressError            exit 1   anything below; catch this one
+    ├── UsageError           exit 2   the call itself is wrong: an option, a path, a combination
+    │   └── TokenizerError   exit 2   the tokenizer cannot be loaded, or cannot do what was asked of it
+    ├── InputError           exit 1   an input cannot be read at all (a bad *record* is a reject, not an error)
+    ├── ParityError          exit 1   the fast engine and the reference disagree
+    ├── IdRangeError         exit 1   an engine returned an id outside the tokenizer's vocabulary
+    ├── StoreError           exit 1   a store is missing, incomplete or damaged
+    └── TooManyRejects       exit 3   more bad records than `--max-rejects` allows
+
+A message names the thing, says why it matters, and ends with what to do next.
+"""
+
+
+class TokpressError(Exception):
+    """Base of all errors a user can cause or must act upon."""
+
+    exit_code = 1
+
+
+class UsageError(TokpressError):
+    exit_code = 2
+
+
+class TokenizerError(UsageError):
+    pass
+
+
+class InputError(TokpressError):
+    pass
+
+
+class ParityError(TokpressError):
+    pass
+
+
+class IdRangeError(TokpressError):
+    pass
+
+
+class StoreError(TokpressError):
+    pass
+
+
+class TooManyRejects(TokpressError):  # noqa: N818 - reads as what happened
+    exit_code = 3

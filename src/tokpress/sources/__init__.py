@@ -1,0 +1,12 @@
+"""Where text comes from.
+
+In: paths, directories, globs or standard input. Out: `TextBatch`es of valid UTF-8 with the exact position of every
+document, and a `Reject` for every record that could not be used.
+
+    files        which files there are, their format and compression        -> Input
+    base         the Reader protocol, and the one place that knows all readers
+    compression  a file as a stream of decompressed chunks, from any position
+    lines        a stream as blocks of whole lines, with oversized ones skipped
+    jsonl, text, parquet, arrow      one reader a format
+    sample       documents drawn from all over the inputs, for the parity check and for training a tokenizer
+"""

@@ -1,0 +1,72 @@
+"""Arrow IPC files and streams (Feather, Hugging Face `save_to_disk`) -> text batches.
+
+In: an IPC file or stream, told apart by its first bytes. Out: the text column, memory-mapped where it is not compressed.
+A file that ends early gives the record batches before the cut, then a reject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tokpress.sources.rows import LostRows, RowReader, Rows
+
+_FILE_MAGIC = b"ARROW1"
+_FILE_STREAM_START = 8  # in an IPC file, a stream begins after the padded magic
+_END_OF_STREAM = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")  # as written now, and before Arrow 0.15
+_SLICE_ROWS = 4096
+
+
+class ArrowReader(RowReader):
+    def probe(self, fraction: float) -> int:  # noqa: ARG002 - rows of later batches are not known without reading
+        return 0
+
+    def slices(self, start: int, stop: int | None) -> Iterator[Rows | LostRows]:
+        row = 0
+        progress = 0
+        for batch, consumed in self._batches():
+            input_bytes, progress = consumed - progress, consumed
+            if isinstance(batch, str):
+                yield LostRows(row, 0, batch, input_bytes)
+                return
+            if stop is not None and row >= stop:
+                return
+            first = max(start - row, 0)
+            last = batch.num_rows if stop is None else min(stop - row, batch.num_rows)
+            if first < last:
+                column = self.take_field(batch.column(self.column_of(batch.schema)))
+                for begin in range(first, last, _SLICE_ROWS):
+                    end = min(begin + _SLICE_ROWS, last)
+                    yield Rows(column[begin:end], row + begin, input_bytes * (end - begin) // batch.num_rows)
+            row += batch.num_rows
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch | str, int]]:
+        """Record batches with the bytes read so far; a string says that there should be more and why there is not."""
+        size = self.source.size
+        try:
+            with pa.memory_map(self.source.path) as file:
+                if file.read(len(_FILE_MAGIC)) != _FILE_MAGIC:
+                    file.seek(0)
+                    yield from _stream(file, size)
+                    return
+                try:
+                    reader = pa.ipc.open_file(file)
+                except pa.ArrowInvalid as error:  # no footer: read what stands before the cut
+                    file.seek(_FILE_STREAM_START)
+                    yield from _stream(file, size)
+                    yield f"not a complete Arrow file (truncated?): {error}", size
+                    return
+                for i in range(reader.num_record_batches):
+                    yield reader.get_batch(i), size * (i + 1) // reader.num_record_batches
+        except (pa.ArrowInvalid, OSError) as error:
+            self.raise_if_io(error)
+            yield f"not a complete Arrow file (truncated?): {error}", size
+
+
+def _stream(file: pa.MemoryMappedFile, size: int) -> Iterator[tuple[pa.RecordBatch | str, int]]:
+    for batch in pa.ipc.open_stream(file):
+        yield batch, file.tell()
+    file.seek(max(size - 8, 0))
+    if not file.read(8).endswith(_END_OF_STREAM):
+        yield "the Arrow stream has no end mark: the file is truncated", size

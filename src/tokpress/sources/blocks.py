@@ -1,0 +1,136 @@
+"""Records cut out of a byte stream, and the loop that all stream readers share.
+
+In: a stream, cut by a subclass into `Block`s (records with their bounds), `Oversized` records and `Damage`. Out: batches
+in which each of these became text or a reject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tokpress.batches import DAMAGED_INPUT, TOO_LARGE, Int64s, Reject, TextBatch
+from tokpress.config import ReadConfig
+from tokpress.sources.base import STDIN, BatchMaker, Input, empty_text
+from tokpress.sources.compression import ByteStream
+
+BOM = b"\xef\xbb\xbf"
+MIN_CHUNK_BYTES = 64
+NO_POSITIONS: Int64s = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole records. Record i is `data[starts[i]:ends[i]]`, without its line end or separator."""
+
+    data: bytes
+    offset: int  # of data[0] in the stream
+    starts: Int64s
+    ends: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A record that was passed over unloaded."""
+
+    offset: int
+    size: int
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """The stream broke here; `tail` is what there was of the last record."""
+
+    offset: int
+    tail: bytes
+    message: str
+
+
+Piece = Block | Oversized | Damage
+Parsed = tuple[pa.LargeStringArray, Int64s, list[Reject]]
+
+
+class StreamReader:
+    """A reader of records in a byte stream. Positions are byte offsets in the decompressed stream."""
+
+    has_lines = True  # a record is a line, so that rejects can say which one
+
+    def __init__(self, source: Input, index: int, config: ReadConfig, batch_bytes: int) -> None:
+        self.source = source
+        self.maker = BatchMaker(source, index)
+        self.max_bytes = config.max_doc_bytes
+        self.chunk_bytes = max(batch_bytes, MIN_CHUNK_BYTES)
+
+    def pieces(self, stream: ByteStream, start: int, stop: int | None) -> Iterator[Piece]:
+        raise NotImplementedError
+
+    def parse(self, block: Block, lines: LineCounter) -> Parsed:
+        raise NotImplementedError
+
+    def probe(self, fraction: float) -> int:
+        seekable = self.has_lines and not self.source.compression and self.source.path != STDIN
+        return int(self.source.size * fraction) if seekable else 0
+
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
+        stream = ByteStream(self.source)
+        lines = LineCounter(self.source, counting=self.has_lines)
+        consumed = 0
+        for piece in self.pieces(stream, start, stop):
+            text, positions = empty_text(), NO_POSITIONS
+            rejects: list[Reject] = []
+            match piece:
+                case Block(data, offset):
+                    text, positions, rejects = self.parse(piece, lines)
+                    size, num_lines = len(data), len(piece.starts)
+                case Oversized(offset, size, head):
+                    rejects, num_lines = [self.too_large(offset, size, head, lines.line_at(offset))], 1
+                case Damage(offset, tail):
+                    line = lines.line_at(offset)
+                    rejects = [self.maker.reject(offset, DAMAGED_INPUT, piece.message, tail, line=line)]
+                    size, num_lines = len(tail), 1
+            lines.passed(offset, size, num_lines)
+            yield self.maker.batch(
+                text, positions, rejects, next_position=offset + size, input_bytes=stream.consumed - consumed
+            )
+            consumed = stream.consumed
+
+    def too_large(self, offset: int, size: int, head: bytes, line: int | None) -> Reject:
+        detail = f"the record has {size:,} bytes, the limit is {self.max_bytes:,}; raise it with --max-doc-bytes"
+        return self.maker.reject(offset, TOO_LARGE, detail, head, line=line)
+
+
+class LineCounter:
+    """Numbers lines from 1. A reader that starts inside a file counts what stands before only if a line is asked for."""
+
+    def __init__(self, source: Input, *, counting: bool) -> None:
+        self._source = source
+        self._counting = counting
+        self._offset = 0
+        self._line = 1
+
+    def passed(self, offset: int, size: int, lines: int) -> None:
+        """So many lines were read here: as long as no byte was left out, the count goes along at no cost."""
+        if offset - self._offset in (0, len(BOM)):
+            self._offset = offset + size
+            self._line += lines
+
+    def line_at(self, offset: int) -> int | None:
+        if not self._counting:
+            return None
+        self._line += self._count(self._offset, offset)
+        self._offset = offset
+        return self._line
+
+    def _count(self, start: int, stop: int) -> int:
+        newlines = 0
+        if start < stop:
+            for chunk in ByteStream(self._source).chunks(start, 1 << 20):
+                newlines += chunk[: stop - start].count(b"\n")
+                start += len(chunk)
+                if start >= stop:
+                    break
+        return newlines

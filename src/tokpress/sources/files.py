@@ -1,0 +1,123 @@
+"""Which files there are to read, in which order, and what they are.
+
+In: what a user typed: files, directories, globs, "-". Out: `Input`s, sorted within each argument, each file once.
+A directory stands for every file in it whose name tells a format; one written by `datasets.save_to_disk` for its data
+files, in its own order.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tokpress.config import ReadConfig
+from tokpress.errors import InputError, UsageError
+from tokpress.sources.base import FORMATS, STDIN, Input
+from tokpress.sources.compression import EXTENSIONS as COMPRESSIONS
+
+FORMAT_OF_EXTENSION = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+    ".rst": "text",
+    ".py": "text",
+}
+_DATASET_DESCRIPTIONS = ("dataset_info.json", "dataset_dict.json", "state.json")  # beside the data of `save_to_disk`
+_STREAMS = ("jsonl", "text", "lines")  # formats that may be compressed as a whole
+
+
+def discover(arguments: Sequence[str | os.PathLike[str]], config: ReadConfig) -> list[Input]:
+    """All inputs, or an error that says which argument leads to none."""
+    if not arguments:
+        raise UsageError("no input. Name files, directories, globs, or - for standard input.")
+    inputs: dict[str, Input] = {}
+    for argument in [os.fspath(argument) for argument in arguments]:
+        found = [_describe(path, config) for path in _expand(argument, config)]
+        if not found:
+            raise UsageError(_nothing_found(argument, config))
+        for item in found:
+            inputs.setdefault(os.path.realpath(item.path) if item.path != STDIN else STDIN, item)
+    return list(inputs.values())
+
+
+def _expand(argument: str, config: ReadConfig) -> list[str]:
+    if argument == STDIN:
+        return [STDIN]
+    if Path(argument).is_dir():
+        return list(_walk(Path(argument), config))
+    if Path(argument).exists():
+        return [argument]
+    if glob.has_magic(argument):
+        matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        return [path for match in matches for path in _expand(match, config)]
+    raise UsageError(f"no such file or directory: {argument}. Check the path; quote globs if your shell does not.")
+
+
+def _walk(directory: Path, config: ReadConfig) -> Iterator[str]:
+    """The files of a directory that hold records, by name; hidden ones and those of other kinds are left out."""
+    state = directory / "state.json"
+    if state.is_file() and (directory / "dataset_info.json").is_file():
+        yield from (str(directory / entry["filename"]) for entry in json.loads(state.read_bytes())["_data_files"])
+        return
+    for entry in sorted(directory.iterdir(), key=lambda path: path.name):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry, config)
+        elif entry.name not in _DATASET_DESCRIPTIONS and (config.format or _format_and_compression(entry.name)[0]):
+            yield str(entry)
+
+
+def _describe(path: str, config: ReadConfig) -> Input:
+    by_name, compression = _format_and_compression(path)
+    kind = by_name
+    if config.format is not None:
+        kind, _, asked = config.format.partition(".")
+        if kind not in FORMATS:
+            raise UsageError(f"--format {config.format!r} is not one of {', '.join(FORMATS)} (also like jsonl.zst).")
+        compression = COMPRESSIONS.get(f".{asked}") if asked else compression
+    elif path == STDIN:
+        kind = "jsonl"
+    if kind is None:
+        raise UsageError(f"cannot tell the format of {path} from its name. Say it: --format {'|'.join(FORMATS)}.")
+    if config.separator and kind not in ("text", "lines"):
+        raise UsageError(f"--separator is for plain text, but {path} is {kind}. Leave it out or add --format text.")
+    if config.separator:
+        kind = "text"
+    if compression and kind not in _STREAMS:
+        raise UsageError(f"{path}: {kind} files are compressed inside, not as a whole. Unpack it first.")
+    if path == STDIN:
+        if kind not in _STREAMS:
+            raise UsageError(f"{kind} cannot be read from standard input: it must be a file. Save it first.")
+        return Input(path=STDIN, format=kind, compression=compression, size=0, mtime_ns=0)
+    try:
+        info = Path(path).stat()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from error
+    return Input(path=path, format=kind, compression=compression, size=info.st_size, mtime_ns=info.st_mtime_ns)
+
+
+def _format_and_compression(name: str) -> tuple[str | None, str | None]:
+    path = Path(name.lower())
+    compression = COMPRESSIONS.get(path.suffix)
+    if compression:
+        path = path.with_suffix("")
+    return FORMAT_OF_EXTENSION.get(path.suffix), compression
+
+
+def _nothing_found(argument: str, config: ReadConfig) -> str:
+    if Path(argument).is_dir() and config.format is None:
+        known = " ".join(FORMAT_OF_EXTENSION)
+        return f"no file in {argument} has a name that tells its format ({known}). Say it: --format jsonl, for example."
+    return f"nothing matches {argument}. Check the path; quote globs if your shell does not."

@@ -1,0 +1,83 @@
+"""Documents drawn from all over the inputs, within a byte budget.
+
+In: the inputs and a budget. Out: text arrays, spread evenly over the files and, where a format allows it, over each
+file. For the parity check, for training a tokenizer, for a look at the first document. The same inputs give the same sample.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tokpress.batches import string_buffers, text_bytes
+from tokpress.config import ReadConfig
+from tokpress.sources.base import STDIN, Input, Reader, open_reader
+from tokpress.sources.compression import standard_input
+
+_PROBES = 32  # places to look at
+_PROBE_BATCH_BYTES = 64 * 1024
+_STDIN_HEAD_BYTES = 1024**2
+
+
+def sample_texts(
+    inputs: Sequence[Input], config: ReadConfig, *, total_bytes: int, max_doc_bytes: int | None = None
+) -> Iterator[pa.LargeStringArray]:
+    """Arrays of documents, about `total_bytes` in all. Longer documents than `max_doc_bytes` are cut to their head."""
+    with tempfile.TemporaryDirectory(prefix="tokpress-") as scratch:
+        places = _places([_readable_twice(source, Path(scratch)) for source in inputs], config)
+        for number, (reader, position) in enumerate(places):
+            budget = total_bytes // (len(places) - number)
+            for batch in reader.read(position):
+                text = _heads(batch.text, max_doc_bytes) if max_doc_bytes else batch.text
+                text = _take_bytes(text, budget)
+                budget -= text_bytes(text)
+                total_bytes -= text_bytes(text)
+                if len(text):
+                    yield text
+                if budget <= 0 or len(text) < len(batch.text):
+                    break
+
+
+def _places(inputs: Sequence[Input], config: ReadConfig) -> list[tuple[Reader, int]]:
+    """Up to `_PROBES` places to read from: every file's start and, with few files, positions evenly spaced inside."""
+    step = max(len(inputs) / _PROBES, 1)
+    chosen = [int(i * step) for i in range(int(len(inputs) / step))]
+    each = _PROBES // len(chosen)
+    places: list[tuple[Reader, int]] = []
+    for index in chosen:
+        reader = open_reader(inputs[index], index, config, _PROBE_BATCH_BYTES)
+        positions = sorted({reader.probe(part / each) for part in range(each)})
+        places += [(reader, position) for position in positions]
+    return places
+
+
+def _readable_twice(source: Input, scratch: Path) -> Input:
+    if source.path != STDIN:
+        return source
+    head = scratch / "stdin"
+    head.write_bytes(standard_input(sys.stdin.buffer).peek(_STDIN_HEAD_BYTES))
+    return msgspec.structs.replace(source, path=str(head))
+
+
+def _heads(text: pa.LargeStringArray, max_doc_bytes: int) -> pa.LargeStringArray:
+    starts, _ = string_buffers(text)
+    if not len(text) or np.diff(starts).max() <= max_doc_bytes:
+        return text
+    return pa.array([head(doc.as_buffer().to_pybytes(), max_doc_bytes) for doc in text], pa.large_string())
+
+
+def head(document: bytes, max_bytes: int) -> str:
+    """The longest prefix of whole characters within so many bytes."""
+    return document[:max_bytes].decode("utf-8", "ignore")
+
+
+def _take_bytes(text: pa.LargeStringArray, budget: int) -> pa.LargeStringArray:
+    """The first documents up to the budget, but at least one."""
+    starts, _ = string_buffers(text)
+    return text[: max(int(np.searchsorted(starts - starts[0], budget, "right")) - 1, 1)]
