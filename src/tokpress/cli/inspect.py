@@ -139,15 +139,11 @@ def _print_store(console: Any, store: Store, facts: dict[str, Any]) -> None:
     table.add_row(
         "tokenizer", f"{tokenizer['kind']}, {tokenizer['vocab_size']:,} tokens, {tokenizer['fingerprint'][:12]}"
     )
-    table.add_row(
-        "records",
-        f"{facts['read']:,} read, {facts['rejected']:,} rejected; parity {facts['parity']}, {facts['audited_docs']:,} audited",
-    )
+    proof = f"parity {facts['parity']}, {facts['audited_docs']:,} audited"
+    table.add_row("records", f"{facts['read']:,} read, {facts['rejected']:,} rejected; {proof}")
     spread = facts["tokens_per_doc"]
-    table.add_row(
-        "per doc",
-        f"mean {spread['mean']:,} · p50 {spread['p50']:,.0f} · p90 {spread['p90']:,.0f} · p99 {spread['p99']:,.0f} · max {spread['max']:,}",
-    )
+    percentiles = " · ".join(f"{name} {spread[name]:,.0f}" for name in ("p50", "p90", "p99", "max"))
+    table.add_row("per doc", f"mean {spread['mean']:,} · {percentiles}")
     console.print(table)
     histogram = spread["histogram"]
     first = next((i for i, entry in enumerate(histogram) if entry["docs"]), 0)
