@@ -1,0 +1,87 @@
+"""Real text and a real tokenizer for the benchmarks, made once and kept in bench/.data (never committed).
+
+The text is documentation and code from Debian packages, as JSON lines (about 1.3 GB). It is made by a script that lies
+beside the project (../shared/bench/make_corpus.py); any other directory of .jsonl files with a "text" field does as well:
+TOKPRESS_BENCH_CORPUS=/path/to/jsonl. The tokenizer is Llama 3's, 128,256 tokens, from the llama-models package.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+
+from tokpress.engines.tiktoken import PATTERNS, as_tokenizer_json, rank_files
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "bench" / ".data"
+MAKE_CORPUS = ROOT.parent / "shared" / "bench" / "make_corpus.py"
+_SPECIAL_TOKENS = {"<|begin_of_text|>": 128_000, "<|end_of_text|>": 128_001}
+
+
+def corpus_files() -> list[Path]:
+    """The .jsonl files of real text, made if they are not there yet."""
+    directory = Path(os.environ.get("TOKPRESS_BENCH_CORPUS", DATA / "corpus"))
+    if not any(directory.glob("*.jsonl")):
+        if not MAKE_CORPUS.is_file():
+            sys.exit(
+                f"no text for the benchmark: set TOKPRESS_BENCH_CORPUS to a directory of .jsonl files ({directory})"
+            )
+        print("making the corpus, a few minutes ...", file=sys.stderr)
+        subprocess.run(["apt-get", "update", "-qq"], check=True)
+        subprocess.run([sys.executable, MAKE_CORPUS, directory, "--mb", "3000"], check=True)
+    return sorted(directory.glob("*.jsonl"))
+
+
+def jsonl_of(size: int) -> Path:
+    """One file of so many bytes of the corpus, which is repeated if it is too small."""
+    DATA.mkdir(parents=True, exist_ok=True)
+    path = DATA / f"{size // 10**6}MB.jsonl"
+    if not path.is_file() or path.stat().st_size < size:
+        with path.open("wb") as file:
+            for line in _lines_forever():
+                file.write(line)
+                if file.tell() >= size:
+                    break
+    return path
+
+
+def all_jsonl() -> Path:
+    """The whole corpus in one file, no document twice."""
+    return jsonl_of(sum(path.stat().st_size for path in corpus_files()))
+
+
+def _lines_forever() -> Iterator[bytes]:
+    """Lines of all files, mixed so that any stretch holds each file's share; from the start again at the end."""
+    sizes = {path: path.stat().st_size for path in corpus_files()}
+    while True:
+        with ExitStack() as stack:
+            queue = [(0.0, str(path), stack.enter_context(path.open("rb"))) for path in sizes]
+            while queue:
+                _, name, file = heapq.heappop(queue)
+                if line := file.readline():
+                    yield line
+                    heapq.heappush(queue, (file.tell() / sizes[Path(name)], name, file))
+
+
+def llama3() -> Path:
+    """A directory with Llama 3's tokenizer in Hugging Face's form."""
+    directory = DATA / "llama3"
+    if not (directory / "tokenizer_config.json").is_file():
+        spec = find_spec("llama_models")
+        if spec is None or spec.origin is None:
+            sys.exit("the llama-models package carries the tokenizer: pip install llama-models")
+        ranks = Path(spec.origin).parent / "llama3" / "tokenizer.model"
+        reserved = {f"<|reserved_special_token_{i}|>": 128_002 + i for i in range(254)}
+        files = rank_files(ranks.read_bytes(), PATTERNS["llama3"], _SPECIAL_TOKENS | reserved)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "tokenizer.json").write_bytes(as_tokenizer_json(files))
+        names = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
+        (directory / "tokenizer_config.json").write_text(json.dumps(names))
+    return directory
