@@ -5,6 +5,7 @@ In: arguments. Out: text for people on standard error, results on standard outpu
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 
@@ -53,22 +54,36 @@ def tokpress() -> None:
 
 
 def main() -> None:
-    """Runs a command; turns our errors into one line and an exit code."""
+    sys.exit(_exit_code())
+
+
+def _exit_code() -> int:
+    """Runs a command; turns an error into one line and a code."""
     from tokpress.errors import TokpressError
 
     try:
-        tokpress.main(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as error:
+        return tokpress.main(standalone_mode=False) or 0
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "tokpress"
+        return _fail(f"{error.format_message()} See: {command} --help", error.exit_code)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
     except TokpressError as error:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {error}", err=True)
-        sys.exit(error.exit_code)
+        return _fail(str(error), error.exit_code)
+    except OSError as error:  # a full disk, a directory that may not be written to
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        return _fail(f"{what}. Mend that and run the same command again.", 1)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted. Nothing half-written was kept; run the same command again.", err=True)
-        sys.exit(130)
-    except BrokenPipeError:  # `| head` has seen enough
-        sys.stderr.close()
-        sys.exit(1)
+        return 130
+
+
+def _fail(message: str, exit_code: int) -> int:
+    from tokpress.cli.printable import printable
+
+    one_line = printable(re.sub(r"\s*\n\s*", " ", message))
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {one_line}", err=True)
+    return exit_code

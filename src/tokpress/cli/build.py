@@ -80,16 +80,17 @@ Examples:
 def command(inputs: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
     """Tokenize INPUTS (files, directories, globs, or - for standard input) into a store."""
     from tokpress.api import build
-    from tokpress.cli.show import ConsoleReporter, err_console, summary_table
+    from tokpress.cli.show import ConsoleReporter, err_console, print_summary, safe
     from tokpress.store.manifest import encode
 
     console = err_console(quiet=quiet)
     options["separator"] = unescape(options["separator"])
     options["added_tokens"] = dict(options["added_tokens"])
     store = build(list(inputs), reporter=ConsoleReporter(console), **options)
-    console.print(summary_table(store.manifest))
+    print_summary(console, store.manifest)
+    path = safe(store.path)
     if store.manifest.totals.rejected:
-        console.print(f"\nLook at the rejected records: [bold]{store.path}/rejects/[/]")
-    console.print(f"\nThe store is at [bold]{store.path}[/]. Look into it: [bold]tokpress inspect {store.path}[/]")
+        console.print(f"\nLook at the rejected records: [bold]{path}/rejects/[/]")
+    console.print(f"\nThe store is at [bold]{path}[/]. Look into it: [bold]tokpress inspect {path}[/]")
     if as_json:
         click.echo(encode(store.manifest), nl=False)

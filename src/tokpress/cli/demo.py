@@ -9,11 +9,17 @@ from time import perf_counter
 
 import click
 
+_EPILOG = """
+\b
+Examples:
+  tokpress demo
+  tokpress demo --out /tmp/demo
+"""
 _VOCAB_SIZE = 8192
 _SEQ_LEN = 1024
 
 
-@click.command()
+@click.command(epilog=_EPILOG)
 @click.option("--out", type=click.Path(), default="tokpress-demo", show_default=True, help="Directory to work in.")
 def command(out: str) -> None:
     """Train a tokenizer on Python's own library and help texts, build a store, verify it, look into it, read from it."""
@@ -22,7 +28,7 @@ def command(out: str) -> None:
 
     import tokpress
     from tokpress.cli.inspect import coloured
-    from tokpress.cli.show import ConsoleReporter, err_console, size, summary_table
+    from tokpress.cli.show import ConsoleReporter, err_console, plural, print_summary, safe, size
     from tokpress.engines.train import train_tokenizer
 
     console = err_console()
@@ -38,19 +44,19 @@ def command(out: str) -> None:
     console.rule("1. tokpress train-tokenizer")
     began = perf_counter()
     tokenizer = train_tokenizer(inputs, out=work / "tokenizer.json", vocab_size=_VOCAB_SIZE, sample_size="4MB")
-    console.print(f"{_VOCAB_SIZE:,} tokens trained in {perf_counter() - began:.1f} s: {tokenizer}")
+    console.print(f"{_VOCAB_SIZE:,} tokens trained in {perf_counter() - began:.1f} s: {safe(tokenizer)}")
 
     console.rule("2. tokpress build")
     store = tokpress.build(
         inputs, tokenizer=tokenizer, out=work / "tokens", overwrite=True, reporter=ConsoleReporter(console)
     )
-    console.print(summary_table(store.manifest))
+    print_summary(console, store.manifest)
 
     console.rule("3. tokpress verify")
     report = store.verify()
-    console.print(f"{report.files:,} files, {size(report.bytes)}, {len(report.problems)} problems")
+    console.print(f"{report.files:,} files, {size(report.bytes)}, {plural(len(report.problems), 'problem')}")
     for problem in report.problems:
-        console.print(f"[red]{problem.file}[/]: {problem.message}")
+        console.print(f"[red]{safe(problem.file)}[/]: {safe(problem.message)}")
 
     console.rule("4. tokpress inspect")
     console.print(coloured(store, store.doc(0)[:120]))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from tokpress.batches import Ids
@@ -22,6 +24,8 @@ Examples:
 """
 _SAMPLE_DOCS = 3
 _SAMPLE_TOKENS = 64
+_BAR_WIDTH = 50
+_WHITESPACE = {"\n": "⏎\n", "\t": "→   "}
 _COLOURS = ("on grey23", "on dark_blue", "on dark_green", "on deep_pink4", "on orange4")
 
 
@@ -35,47 +39,55 @@ _COLOURS = ("on grey23", "on dark_blue", "on dark_green", "on deep_pink4", "on o
 def command(store: str, doc: int | None, seq: int | None, seq_len: int, split: str, as_json: bool) -> None:
     """Show STORE: totals, tokens per document, and documents decoded with every token in a colour of its own."""
     import msgspec
-    from rich.console import Console
 
+    from tokpress.cli.show import out_console
     from tokpress.errors import UsageError
     from tokpress.store.reader import open_store
 
+    if doc is not None and seq is not None:
+        raise UsageError("--doc and --seq show two different things. Give one of them.")
     opened = open_store(store, split)
-    console = Console(highlight=False)
     if doc is not None:
-        if not -opened.num_docs <= doc < opened.num_docs:
-            raise UsageError(
-                f"--doc {doc}: split {split!r} of {store} has {opened.num_docs:,} documents, 0 to {opened.num_docs - 1}."
-            )
-        shown: dict[str, Any] = _doc_facts(opened, doc)
+        facts = _doc_facts(opened, doc)
     elif seq is not None:
-        sequences = opened.num_tokens // seq_len
-        if seq >= sequences:
-            raise UsageError(
-                f"--seq {seq}: split {split!r} of {store} has {sequences:,} sequences of {seq_len} tokens."
-            )
-        ids = opened.tokens(seq * seq_len, (seq + 1) * seq_len)
-        shown = {"seq": seq, "ids": ids.tolist(), "text": opened.decode(ids)}
+        facts = _seq_facts(opened, seq, seq_len)
     else:
-        shown = _store_facts(opened)
+        facts = _store_facts(opened)
+    console = out_console()
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=1))
+        click.echo(msgspec.json.format(msgspec.json.encode(facts), indent=1))
     elif doc is not None:
-        console.print(
-            f"[dim]document {shown['doc']:,} · {len(shown['ids']):,} tokens · {shown['source']} at {shown['position']:,}[/]"
-        )
-        console.print(coloured(opened, opened.doc(doc)))
+        _print_doc(console, opened, facts["doc"])
     elif seq is not None:
-        console.print(f"[dim]sequence {seq:,} · tokens {seq * seq_len:,} to {(seq + 1) * seq_len:,}[/]")
-        console.print(coloured(opened, opened.tokens(seq * seq_len, (seq + 1) * seq_len)))
+        stop = (seq + 1) * seq_len
+        console.print(f"[dim]sequence {seq:,} · tokens {stop - seq_len:,} to {stop:,}[/]")
+        console.print(coloured(opened, opened.tokens(stop - seq_len, stop)))
     else:
-        _print_store(console, opened, shown)
+        _print_store(console, opened, facts)
 
 
 def _doc_facts(store: Store, doc: int) -> dict[str, Any]:
+    from tokpress.errors import UsageError
+
+    count = store.num_docs
+    if not -count <= doc < count:
+        has = f"{count:,} documents, 0 to {count - 1}" if count else "no documents"
+        raise UsageError(f"--doc {doc}: split {store.split_name!r} of {store.path} has {has}.")
+    doc %= count
     source, position = store.where(doc)
     ids = store.doc(doc)
     return {"doc": doc, "source": source, "position": position, "ids": ids.tolist(), "text": store.decode(ids)}
+
+
+def _seq_facts(store: Store, seq: int, seq_len: int) -> dict[str, Any]:
+    from tokpress.errors import UsageError
+
+    count = store.num_tokens // seq_len
+    if seq >= count:
+        has = f"{count:,} whole sequences of {seq_len:,} tokens" + (f", 0 to {count - 1}" if count else "")
+        raise UsageError(f"--seq {seq}: split {store.split_name!r} of {store.path} has {has}.")
+    ids = store.tokens(seq * seq_len, (seq + 1) * seq_len)
+    return {"seq": seq, "ids": ids.tolist(), "text": store.decode(ids)}
 
 
 def _store_facts(store: Store) -> dict[str, Any]:
@@ -125,65 +137,64 @@ def _histogram(lengths: Any) -> list[dict[str, int]]:
     return [{"up_to": 2**power, "docs": int(docs)} for power, docs in enumerate(classes)]
 
 
-def _print_store(console: Any, store: Store, facts: dict[str, Any]) -> None:
-    from rich.table import Table
+def _print_store(console: Console, store: Store, facts: dict[str, Any]) -> None:
+    from tokpress.cli.show import plural, print_fact, safe
 
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", justify="right")
-    table.add_column()
-    table.add_row("store", f"{facts['path']}, split {facts['split']} of {', '.join(facts['splits'])}")
-    table.add_row(
-        "tokens", f"{facts['tokens']:,} in {facts['docs']:,} documents, {facts['shards']:,} shards of {facts['dtype']}"
-    )
+    splits = ", ".join(map(safe, facts["splits"]))
+    print_fact(console, "store", f"{safe(facts['path'])}, split {safe(facts['split'])} of {splits}")
+    where = f"in {plural(facts['docs'], 'document')}, {plural(facts['shards'], 'shard')} of {facts['dtype']}"
+    print_fact(console, "tokens", f"{facts['tokens']:,} {where}")
     tokenizer = facts["tokenizer"]
-    table.add_row(
-        "tokenizer", f"{tokenizer['kind']}, {tokenizer['vocab_size']:,} tokens, {tokenizer['fingerprint'][:12]}"
-    )
-    proof = f"parity {facts['parity']}, {facts['audited_docs']:,} audited"
-    table.add_row("records", f"{facts['read']:,} read, {facts['rejected']:,} rejected; {proof}")
+    kind = f"{safe(tokenizer['kind'])}, {tokenizer['vocab_size']:,} tokens"
+    print_fact(console, "tokenizer", f"{kind}, {safe(tokenizer['fingerprint'][:12])}")
+    print_fact(console, "records", f"{facts['read']:,} read, {facts['rejected']:,} rejected")
+    print_fact(console, "proof", f"parity {safe(facts['parity'])}, {plural(facts['audited_docs'], 'document')} audited")
     spread = facts["tokens_per_doc"]
     percentiles = " · ".join(f"{name} {spread[name]:,.0f}" for name in ("p50", "p90", "p99", "max"))
-    table.add_row("per doc", f"mean {spread['mean']:,} · {percentiles}")
-    console.print(table)
-    histogram = spread["histogram"]
-    first = next((i for i, entry in enumerate(histogram) if entry["docs"]), 0)
+    print_fact(console, "per doc", f"mean {spread['mean']:,} · {percentiles} · {spread['empty']:,} empty")
+    _print_histogram(console, spread["histogram"])
+    shown = min(_SAMPLE_DOCS, store.num_docs)
+    for k in range(shown):
+        console.print()
+        _print_doc(console, store, k * store.num_docs // shown, _SAMPLE_TOKENS)
+
+
+def _print_histogram(console: Console, histogram: list[dict[str, int]]) -> None:
     most = max((entry["docs"] for entry in histogram), default=0)
+    first = next((i for i, entry in enumerate(histogram) if entry["docs"]), len(histogram))
     if most:
-        console.print("\n[dim]   tokens     documents[/]")
-        for entry in histogram[first:]:
-            bar = "█" * round(entry["docs"] / most * 50) or ("▏" if entry["docs"] else "")
-            console.print(f"[dim]≤ {entry['up_to']:>7,}[/] [cyan]{bar}[/] {entry['docs']:,}")
-    for i in range(0, store.num_docs, max(store.num_docs // _SAMPLE_DOCS, 1)):
-        if i // max(store.num_docs // _SAMPLE_DOCS, 1) >= _SAMPLE_DOCS:
-            break
-        source, position = store.where(i)
-        console.print(f"\n[dim]document {i:,} · {len(store.doc(i)):,} tokens · {source} at {position:,}[/]")
-        console.print(coloured(store, store.doc(i)[:_SAMPLE_TOKENS]))
+        console.print("\n[dim]    tokens  documents[/]")
+    for entry in histogram[first:]:
+        bar = "█" * round(entry["docs"] / most * _BAR_WIDTH) or ("▏" if entry["docs"] else "")
+        console.print(f"[dim]≤ {entry['up_to']:>8,}[/]  [cyan]{bar}[/] {entry['docs']:,}")
+
+
+def _print_doc(console: Console, store: Store, doc: int, max_tokens: int | None = None) -> None:
+    from tokpress.cli.show import plural, safe
+
+    source, position = store.where(doc)
+    ids = store.doc(doc)
+    console.print(f"[dim]document {doc:,} · {plural(len(ids), 'token')} · {safe(source)} at {position:,}[/]")
+    shown = coloured(store, ids[:max_tokens])
+    console.print(shown if max_tokens is None or len(ids) <= max_tokens else shown.append(" …", "dim"))
 
 
 def coloured(store: Store, ids: Ids) -> Text:
-    """Each token on a background of its own; tokens that share a character are shown together."""
+    """Each token on a background of its own; a character that several tokens share stands with the last of them."""
     from rich.text import Text
 
     special = set(store.manifest.tokenizer.special_tokens.values())
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     shown = Text()
-    held = b""
     for count, token in enumerate(ids.tolist()):
-        held += store.engine.token_bytes(token)
-        try:
-            piece = held.decode()
-        except UnicodeDecodeError as error:
-            if error.end == len(held) and len(held) < 4:
-                continue  # the rest of the character is in the next token
-            piece = held.decode("utf-8", "replace")
-        held = b""
-        shown.append(_printable(piece), "bold black on yellow" if token in special else _COLOURS[count % len(_COLOURS)])
-    return shown.append(held.decode("utf-8", "replace"))
+        piece = decoder.decode(store.engine.token_bytes(token))
+        style = "bold black on yellow" if token in special else _COLOURS[count % len(_COLOURS)]
+        shown.append(_visible(piece), style)
+    return shown.append(_visible(decoder.decode(b"", final=True)))
 
 
-def _printable(piece: str) -> str:
-    """Control characters would move the cursor or worse; line ends are shown and kept."""
-    return "".join(
-        "⏎\n" if char == "\n" else "→   " if char == "\t" else char if char.isprintable() else f"\\x{ord(char):02x}"
-        for char in piece
-    )
+def _visible(piece: str) -> str:
+    """Line ends and tabs are shown and kept, other control characters shown instead."""
+    from tokpress.cli.printable import printable
+
+    return "".join(_WHITESPACE.get(char) or printable(char) for char in piece)

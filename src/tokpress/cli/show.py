@@ -8,8 +8,8 @@ from time import monotonic
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
+from tokpress.cli.printable import printable
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
@@ -22,6 +22,24 @@ _LINE_SECONDS = 10.0
 
 def err_console(*, quiet: bool = False) -> Console:
     return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+
+
+def out_console() -> Console:
+    """For what was asked for. Lines are not cut to a width: they may go into a pipe."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def safe(text: object) -> str:
+    """Text from anywhere (a path, a token, a library's message) that is neither markup nor a terminal's command."""
+    return escape(printable(str(text)))
+
+
+def print_fact(console: Console, label: str, text: str) -> None:
+    console.print(f"[dim]{label:>10}[/]  {text}")
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def size(count: float) -> str:
@@ -43,10 +61,10 @@ def number(count: float) -> str:
 class ByteProgress:
     """A bar by bytes on a terminal; elsewhere a line every ten seconds. Nothing for what takes less than two."""
 
-    def __init__(self, console: Console, what: str, total: int) -> None:
+    def __init__(self, console: Console, what: str, total: int = 0) -> None:
+        self.total = total  # 0: not known
         self._console = console
         self._what = what
-        self._total = total
         self._done = 0
         self._began = self._last_line = monotonic()
         self._details = ""
@@ -70,14 +88,14 @@ class ByteProgress:
                     console=self._console,
                     transient=True,
                 )
-                self._task = self._bar.add_task(self._what, total=self._total or None, details="")
+                self._task = self._bar.add_task(self._what, total=None, details="")
                 self._bar.start()
             if self._bar is not None and self._task is not None:
                 shown = f"{size(self._done)} · {rate} {self._details}"
-                self._bar.update(self._task, completed=self._done, details=shown)
+                self._bar.update(self._task, total=self.total or None, completed=self._done, details=shown)
         elif monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = monotonic()
-            share = f"{self._done / self._total:.0%}" if self._total else size(self._done)
+            share = f"{self._done / self.total:.0%}" if self.total else size(self._done)
             self._console.print(f"{self._what}: {share} · {rate} {self._details}")
 
     def close(self) -> None:
@@ -97,23 +115,21 @@ class ConsoleReporter(Reporter):
     def prepared(self, inputs: Sequence[Input], info: TokenizerInfo, frame: Frame) -> None:
         kinds = sorted({source.format + (f".{source.compression}" if source.compression else "") for source in inputs})
         total = sum(source.size for source in inputs)
-        self._line(
-            "inputs", f"{len(inputs):,} {'file' if len(inputs) == 1 else 'files'}, {size(total)} of {', '.join(kinds)}"
-        )
+        self._line("inputs", f"{plural(len(inputs), 'file')}, {size(total)} of {', '.join(kinds)}")
         names = {token: name for name, token in info.special_tokens.items()}
-        bos = f"BOS {names[frame.bos_id]}" if frame.bos_id is not None else "no BOS"
-        eos = f"EOS {names[frame.eos_id]}" if frame.eos_id is not None else "no EOS"
+        bos = f"BOS {safe(names[frame.bos_id])}" if frame.bos_id is not None else "no BOS"
+        eos = f"EOS {safe(names[frame.eos_id])}" if frame.eos_id is not None else "no EOS"
         self._line("tokenizer", f"{info.kind}, {info.vocab_size:,} tokens, stored as {frame.dtype.name}, {bos}, {eos}")
 
     def proved(self, parity: Parity) -> None:
         self._line("engine", parity_line(parity))
         if parity.difference is not None:
-            self._line("", f"[yellow]first difference[/] {escape(str(parity.difference))}")
+            self._line("", f"[yellow]first difference[/] {safe(parity.difference)}")
 
     def first_document(self, document: FirstDocument) -> None:
-        shown = f"[cyan]{escape(repr(document.head)[1:-1])}[/]"
+        shown = f"[cyan]{safe(document.head)}[/]"
         if document.tail:
-            shown += f" [dim]…[/] [cyan]{escape(repr(document.tail)[1:-1])}[/]"
+            shown += f" [dim]…[/] [cyan]{safe(document.tail)}[/]"
         self._line("first doc", shown)
 
     def started(self, total_bytes: int) -> None:
@@ -134,42 +150,39 @@ class ConsoleReporter(Reporter):
             self._progress.close()
 
     def _line(self, label: str, text: str) -> None:
-        self._console.print(f"[dim]{label:>10}[/]  {text}")
+        print_fact(self._console, label, text)
 
 
 def parity_line(parity: Parity) -> str:
-    compared = f"{parity.docs:,} documents ({size(parity.bytes)})"
+    compared = f"{plural(parity.docs, 'document')} ({size(parity.bytes)})"
     match parity.outcome:
         case "equal":
             return f"{parity.engine}, [green]proved equal[/] to {parity.reference} on {compared}"
         case "different":
             return f"{parity.engine} [yellow](gigatoken differs from it and is not used)[/]"
         case "unsupported":
-            return f"{parity.engine} [dim]({escape(parity.detail)})[/]"
+            return f"{parity.engine} [dim]({safe(parity.detail)})[/]"
     return f"{parity.engine}, the reference itself"
 
 
-def summary_table(manifest: Manifest) -> Table:
+def print_summary(console: Console, manifest: Manifest) -> None:
     """A finished build, for people."""
     run = manifest.run
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", justify="right")
-    table.add_column()
     totals = manifest.totals
     tokens = sum(split.tokens for split in manifest.splits.values())
-    table.add_row("documents", f"{totals.written:,} written + {totals.rejected:,} rejected = {totals.read:,} read")
-    for reason, count in manifest.rejects.items():
-        table.add_row("", f"[yellow]{count:,} {reason}[/]")
-    table.add_row("tokens", f"{tokens:,} ({manifest.dtype})")
-    table.add_row(
-        "rate", f"{run['input_mb_per_s']:,.1f} MB/s, {run['tokens_per_s']:,} tokens/s, {run['seconds']:.1f} s in all"
+    print_fact(
+        console, "documents", f"{totals.written:,} written + {totals.rejected:,} rejected = {totals.read:,} read"
     )
+    for reason, count in manifest.rejects.items():
+        print_fact(console, "", f"[yellow]{count:,} {reason}[/]")
+    print_fact(console, "tokens", f"{tokens:,} ({manifest.dtype})")
+    rates = f"{run['input_mb_per_s']:,.1f} MB/s, {run['tokens_per_s']:,} tokens/s"
+    print_fact(console, "rate", f"{rates}, {run['seconds']:.1f} s in all")
     stages = {stage: spent for stage, spent in run["stage_seconds"].items() if spent > 0}
-    spent = sum(stages.values()) or 1.0
-    shares = ", ".join(f"{stage} {seconds / spent:.0%}" for stage, seconds in stages.items())
-    table.add_row("time in", shares)
-    table.add_row("memory", f"{size(run['peak_memory_bytes'])} at most")
-    table.add_row("engine", parity_line(manifest.parity))
-    if manifest.audit.rate:
-        table.add_row("audit", f"{manifest.audit.docs:,} documents encoded twice during the run, [green]all equal[/]")
-    return table
+    spent = sum(stages.values())
+    if spent:
+        print_fact(console, "time in", ", ".join(f"{stage} {part / spent:.0%}" for stage, part in stages.items()))
+    print_fact(console, "memory", f"{size(run['peak_memory_bytes'])} at most")
+    if manifest.audit.docs:
+        audited = plural(manifest.audit.docs, "document")
+        print_fact(console, "audit", f"{audited} encoded twice during the run, [green]all equal[/]")

@@ -47,12 +47,13 @@ Examples:
 @read_options
 def command(inputs: tuple[str, ...], **options: Any) -> None:
     """Train a tokenizer on text drawn from all over INPUTS, and write it to --out."""
-    from tokpress.cli.show import err_console
+    from tokpress.cli.show import err_console, safe
     from tokpress.engines.train import train_tokenizer
 
     console = err_console()
     options["separator"] = unescape(options["separator"])
     with console.status(f"training {options['vocab_size']:,} tokens"):
         path = train_tokenizer(list(inputs), **options)
-    console.print(f"Written to [bold]{path}[/]. Use it: [bold]tokpress build ... --tokenizer {path} --out tokens[/]")
+    shown = safe(path)
+    console.print(f"Written to [bold]{shown}[/]. Use it: [bold]tokpress build ... --tokenizer {shown} --out tokens[/]")
     click.echo(path)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tokpress.store.verify import Report
 
 _EPILOG = """
 \b
@@ -27,34 +34,62 @@ def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
     """
     import msgspec
 
-    from tokpress.cli.show import ByteProgress, err_console, size
-    from tokpress.run.deep import reencode_sample
-    from tokpress.store.reader import open_store
-    from tokpress.store.verify import stored_bytes, verify_store
+    from tokpress.cli.show import err_console, plural, safe
 
     console = err_console()
-    progress = ByteProgress(console, "verifying", stored_bytes(store))
-    try:
-        report = verify_store(store, progress=progress.advance)
-    finally:
-        progress.close()
+    report = _verified(store, console)
     if deep and report.ok:
-        with console.status("encoding a sample again"):
-            opened = open_store(store)
-            problems = list(reencode_sample(opened, deep_docs))
-            report = msgspec.structs.replace(report, problems=problems, reencoded_docs=min(deep_docs, opened.num_docs))
+        report = _compared(report, deep_docs, console)
     for problem in report.problems:
-        console.print(f"[red]damaged[/]  {problem.file}: {problem.message}", markup=True)
+        console.print(f"[red]damaged[/]  {safe(problem.file)}: {safe(problem.message)}")
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(report), indent=1))
     elif report.ok:
-        again = f", {report.reencoded_docs:,} documents encoded again and equal" if report.reencoded_docs else ""
-        click.echo(
-            f"{store} is sound: {report.files:,} files, {size(report.bytes)}, {report.docs:,} documents, "
-            f"{report.tokens:,} tokens; read = written + rejected in every unit{again}"
-        )
+        click.echo(_sound(store, report, deep))
     if not report.ok:
-        console.print(
-            f"\n{len(report.problems):,} problems. Build the store again: tokpress build ... --out {store} --overwrite"
-        )
+        found = plural(len(report.problems), "problem")
+        console.print(f"\n{found}. Build the store again: tokpress build ... --out {safe(store)} --overwrite")
         raise click.exceptions.Exit(1)
+
+
+def _verified(store: str, console: Console) -> Report:
+    from tokpress.cli.show import ByteProgress
+    from tokpress.store.verify import verify_store
+
+    bar = ByteProgress(console, "verifying")
+
+    def progress(checked: int, total: int) -> None:
+        bar.total = total
+        bar.advance(checked)
+
+    try:
+        return verify_store(store, progress=progress)
+    finally:
+        bar.close()
+
+
+def _compared(report: Report, docs: int, console: Console) -> Report:
+    import msgspec
+
+    from tokpress.run.deep import reencode_sample
+    from tokpress.store.reader import open_store
+
+    with console.status("encoding a sample again"):
+        sample = reencode_sample(open_store(report.path), docs)
+    return msgspec.structs.replace(report, problems=sample.problems, reencoded_docs=sample.docs)
+
+
+def _sound(store: str, report: Report, deep: bool) -> str:
+    from tokpress.cli.printable import printable
+    from tokpress.cli.show import plural, size
+
+    again = ""
+    if report.reencoded_docs:
+        again = f"; {plural(report.reencoded_docs, 'document')} encoded again and equal"
+    elif deep and report.docs:
+        again = "; nothing was encoded again: standard input cannot be read twice"
+    return (
+        f"{printable(store)} is sound: {plural(report.files, 'file')}, {size(report.bytes)}, "
+        f"{plural(report.docs, 'document')}, {plural(report.tokens, 'token')}; "
+        f"read = written + rejected in every unit{again}"
+    )

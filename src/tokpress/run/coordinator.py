@@ -5,7 +5,6 @@ In: what a user named and a `BuildConfig`. Out: a finished `Store`. The manifest
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import resource
@@ -26,13 +25,13 @@ from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.engines.framing import Frame, frame_for
 from tokpress.engines.load import FAST_KINDS, fast_engine, load_files, reference_engine
 from tokpress.engines.parity import Auditor, Parity, check_parity
-from tokpress.errors import ParityError, TokenizerError, TooManyRejects, UsageError
+from tokpress.errors import ParityError, StoreError, TokenizerError, TooManyRejects, UsageError
 from tokpress.run.plan import make_plan
 from tokpress.run.progress import FirstDocument, Reporter, StageClock
 from tokpress.run.worker import UnitResult, Worker
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
-from tokpress.store.durable import file_checksum, write_file
+from tokpress.store.durable import file_checksum, sync_directory, write_file
 from tokpress.store.manifest import (
     MANIFEST,
     PLAN,
@@ -46,6 +45,7 @@ from tokpress.store.manifest import (
     Plan,
     Split,
     encode,
+    read_record,
     write_manifest,
 )
 from tokpress.store.reader import Store
@@ -66,7 +66,7 @@ def build_store(
 ) -> Store:
     reporter = reporter or Reporter()
     began = perf_counter()
-    reject_limit(config.check.max_rejects, 0)  # an option that makes no sense is an error now, not in an hour
+    check_options(config)
     directory = Path(out)
     check_output(directory, overwrite=overwrite)
     found = discover(inputs, config.read)
@@ -95,7 +95,7 @@ def build_store(
         shard_bytes=config.store.shard_bytes,
         clock=StageClock(),
     )
-    tally = _Tally(config.check.max_rejects, reporter)
+    tally = _Tally(config.check.max_rejects, directory / REJECTS, reporter)
     reporter.started(sum(source.size for source in found))
     try:
         results = [worker.run(unit, tally.add) for unit in range(len(plan.units))]
@@ -140,22 +140,59 @@ def choose_engine(
     return reference, parity
 
 
+def check_options(config: BuildConfig) -> None:
+    """An option that makes no sense is an error now, not in an hour."""
+    try:
+        msgspec.convert(msgspec.to_builtins(config), BuildConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"wrong option: {error}. See: tokpress build --help") from None
+    reject_limit(config.check.max_rejects, 0)
+    sizes = {
+        "--unit-size": config.store.unit_bytes,
+        "--shard-size": config.store.shard_bytes,
+        "--max-doc-bytes": config.read.max_doc_bytes,
+        "batch_bytes": config.resources.batch_bytes,
+    }
+    for option, size in sizes.items():
+        if size < 1:
+            raise UsageError(f"{option} is {size}, but must be at least one byte. Leave it out for the default.")
+    if not 0 <= config.check.audit_rate <= 1:
+        raise UsageError(f"--audit-rate is {config.check.audit_rate}, but must be a share between 0 and 1.")
+    if config.resources.workers is not None and config.resources.workers < 1:
+        raise UsageError(
+            f"--workers is {config.resources.workers}, but must be at least 1. Leave it out for all cores."
+        )
+
+
 def check_output(directory: Path, *, overwrite: bool) -> None:
     """Refuses to write where something else is."""
-    if (directory / MANIFEST).is_file() and not overwrite:
+    if _is_store(directory) and (directory / MANIFEST).is_file() and not overwrite:
         raise UsageError(
             f"{directory} already holds a finished store. Look at it: tokpress inspect {directory}. "
             "To build it again add --overwrite, or choose another --out."
         )
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"--out {directory} is a file. Choose a directory that does not exist yet.")
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / PLAN).is_file():
+    if directory.is_dir() and any(directory.iterdir()) and not _is_store(directory):
         raise UsageError(f"--out {directory} is not empty and not a store. Choose a directory that does not exist yet.")
+
+
+def _is_store(directory: Path) -> bool:
+    """Whether a plan or a manifest there is ours: only then may what stands beside it be replaced."""
+    for name, kind in ((PLAN, Plan), (MANIFEST, Manifest)):
+        try:
+            read_record(directory / name, kind)
+        except StoreError:
+            continue
+        return True
+    return False
 
 
 def prepare_output(directory: Path, plan: Plan, files: TokenizerFiles) -> None:
     """An empty store with its plan. What an earlier, unfinished run left is removed: manifest first, plan last."""
-    (directory / MANIFEST).unlink(missing_ok=True)
+    if (directory / MANIFEST).exists():
+        (directory / MANIFEST).unlink()
+        sync_directory(directory)
     for name in (SHARDS, REJECTS, TOKENIZER):
         shutil.rmtree(directory / name, ignore_errors=True)
         (directory / name).mkdir(parents=True)
@@ -176,8 +213,9 @@ def _first_document(text: pa.LargeStringArray, reference: Engine, frame: Frame) 
 class _Tally:
     """Counts as the run goes, tells the reporter, and stops the run above the limit of rejects."""
 
-    def __init__(self, max_rejects: str, reporter: Reporter) -> None:
+    def __init__(self, max_rejects: str, rejects: Path, reporter: Reporter) -> None:
         self._max_rejects = max_rejects
+        self._rejects = rejects
         self._reporter = reporter
         self.input_bytes = self.text_bytes = self.docs = self.tokens = self.rejects = 0
 
@@ -199,7 +237,7 @@ class _Tally:
         if self.rejects > reject_limit(self._max_rejects, read):
             raise TooManyRejects(
                 f"{self.rejects:,} of {read:,} records were rejected, more than --max-rejects {self._max_rejects} allows. "
-                "Look at them in the store's rejects/; raise the limit, or mend the inputs, and build again."
+                f"Look at them in {self._rejects}; raise the limit, or mend the inputs, and build again."
             )
 
 
@@ -235,7 +273,6 @@ def seal(
         docs=sum(receipt.docs for receipt in shards), tokens=sum(receipt.tokens for receipt in shards), shards=shards
     )
     manifest = Manifest(
-        fingerprint=_fingerprint(plan, frame, config, {"train": split}),
         tokenizer=plan.tokenizer,
         dtype=frame.dtype.name,
         bos_id=frame.bos_id,
@@ -251,17 +288,6 @@ def seal(
         run=run,
     )
     return write_manifest(directory, manifest)
-
-
-def _fingerprint(plan: Plan, frame: Frame, config: BuildConfig, splits: dict[str, Split]) -> str:
-    """Of the tokens and what they mean: equal for equal stores, whatever made them."""
-    tokens = {
-        name: [(receipt.docs, receipt.files["bin"].xxh3, receipt.files["ends"].xxh3) for receipt in split.shards]
-        for name, split in splits.items()
-    }
-    policy = config.tokenizer.special_tokens
-    parts = (plan.tokenizer.fingerprint, frame.dtype.name, frame.bos_id, frame.eos_id, policy, tokens)
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 def _other_files(directory: Path) -> dict[str, FileEntry]:

@@ -6,51 +6,85 @@ where the store says they come from and encoded with the reference engine.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
+import msgspec
 import numpy as np
+import pyarrow as pa
 
 from tokpress.batches import TextBatch
 from tokpress.config import ReadConfig
 from tokpress.engines.framing import Frame
 from tokpress.errors import InputError
-from tokpress.sources.base import STDIN, open_reader
+from tokpress.sources.base import STDIN, Input, open_reader
 from tokpress.store.manifest import SHARDS
 from tokpress.store.reader import Store
 from tokpress.store.verify import Problem
 
-_BATCH_BYTES = 64 * 1024
+_BATCH_BYTES = 256 * 1024
 
 
-def reencode_sample(store: Store, docs: int) -> Iterator[Problem]:
+class Reencoded(msgspec.Struct, frozen=True, kw_only=True):
+    docs: int  # that were compared; those from standard input cannot be
+    problems: list[Problem]
+
+
+def reencode_sample(store: Store, docs: int) -> Reencoded:
     """Compares up to `docs` documents, evenly spaced over the store."""
     manifest = store.manifest
     frame = Frame(manifest.bos_id, manifest.eos_id, manifest.tokenizer.vocab_size)
-    for i in np.unique(np.linspace(0, store.num_docs - 1, min(docs, store.num_docs)).astype(int)).tolist():
-        path, position = store.where(i)
+    inputs = {source.path: (index, source) for index, source in enumerate(store.plan.inputs)}
+    chosen = np.unique(np.linspace(0, store.num_docs - 1, min(docs, store.num_docs)).astype(int)).tolist()
+    compared = 0
+    problems = []
+    for path, group in groupby(chosen, key=lambda i: store.where(i)[0]):
         if path == STDIN:
             continue  # cannot be read again
-        shard = f"{SHARDS}/{store.shard_of(i)}.bin"
+        wanted = {store.where(i)[1]: i for i in group}
         try:
-            batch = _read_one(store, path, position)
+            for position, text in _texts(store, *inputs[path], list(wanted)):
+                i = wanted[position]
+                compared += 1
+                if text is None:
+                    message = f"holds no document at position {position:,} any more, where document {i:,} came from"
+                    problems.append(Problem(path, message))
+                elif not np.array_equal(frame.apply(store.engine.encode(text)).ids, store.doc(i)):
+                    message = f"document {i:,} is not what the reference makes of {Path(path).name} at {position:,}"
+                    problems.append(Problem(f"{SHARDS}/{store.shard_of(i)}.bin", message))
         except InputError as error:
-            yield Problem(path, f"document {i:,} cannot be compared: {error}")
-            continue
-        if batch is None:
-            yield Problem(path, f"holds no document at position {position:,} any more, where document {i:,} came from")
-            continue
-        expected = frame.apply(store.engine.encode(batch.text[:1])).ids
-        if not np.array_equal(expected, store.doc(i)):
-            yield Problem(shard, f"document {i:,} is not what the reference makes of {Path(path).name} at {position:,}")
+            problems.append(Problem(path, f"its documents cannot be compared: {error}"))
+    return Reencoded(docs=compared, problems=problems)
 
 
-def _read_one(store: Store, path: str, position: int) -> TextBatch | None:
-    index = next(k for k, source in enumerate(store.plan.inputs) if source.path == path)
+def _texts(
+    store: Store, index: int, source: Input, positions: list[int]
+) -> Iterator[tuple[int, pa.LargeStringArray | None]]:
+    """The documents at these positions, None where there is none."""
     options = store.plan.options
     config = ReadConfig(
         text_field=options["text_field"], separator=options["separator"], max_doc_bytes=options["max_doc_bytes"]
     )
-    reader = open_reader(store.plan.inputs[index], index, config, _BATCH_BYTES)
-    batch = next(reader.read(position), None)
-    return batch if batch is not None and len(batch) and batch.positions[0] == position else None
+    reader = open_reader(source, index, config, _BATCH_BYTES)
+    if source.compression is None:
+        for position in positions:
+            yield position, _text_at(next(reader.read(position), None), position)
+        return
+    waiting = deque(positions)  # a compressed file is read once, not from its start for every document
+    for batch in reader.read(positions[0]):
+        while waiting and waiting[0] < batch.next_position:
+            position = waiting.popleft()
+            yield position, _text_at(batch, position)
+        if not waiting:
+            return
+    yield from ((position, None) for position in waiting)
+
+
+def _text_at(batch: TextBatch | None, position: int) -> pa.LargeStringArray | None:
+    if batch is None:
+        return None
+    at = int(np.searchsorted(batch.positions, position))
+    found = at < len(batch) and batch.positions[at] == position
+    return batch.text[at : at + 1] if found else None

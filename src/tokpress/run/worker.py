@@ -18,12 +18,14 @@ from tokpress.config import ReadConfig
 from tokpress.engines.base import Engine
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Auditor
+from tokpress.errors import TooManyRejects
 from tokpress.run.progress import StageClock
 from tokpress.sources.base import open_reader
 from tokpress.store.durable import DurableFile, sync_directory
 from tokpress.store.manifest import REJECTS, SHARDS, Counts, Plan, Receipt, Slice
 from tokpress.store.writer import ShardWriter
 
+_MAX_HELD_REJECTS = 1000
 OnBatch = Callable[[TextBatch, TokenBatch], None]
 
 
@@ -72,12 +74,17 @@ class Worker:
                 for reject in batch.rejects:
                     result.rejects[reject.reason] += reject.records
                 on_batch(batch, framed)
+                del batch, tokens, framed  # before the next batch is read: two large ones need not fit
                 self.clock.start("read")
             self.clock.start("write")
             rejected.commit()
             result.receipts.append(writer.close_shard(counts, None, None))
             writer.finish()
             self.clock.stop()
+        except TooManyRejects:
+            writer.abort()
+            rejected.commit()  # they are what the user has to look at
+            raise
         except BaseException:
             writer.abort()
             rejected.abort()
@@ -129,15 +136,21 @@ def _first(tokens: TokenBatch, docs: int) -> TokenBatch:
 
 
 def _coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch]:
-    """Joins batches that are much smaller than an engine call is worth: those of many small files, or few rows."""
+    """Joins batches that are much smaller than an engine call is worth: those of many small files, or few rows.
+
+    Rejects do not pile up here: a file of nothing else stops the run at once, not at its end.
+    """
     held: list[TextBatch] = []
-    held_bytes = 0
+    held_bytes = held_rejects = 0
     for batch in batches:
         held.append(batch)
         held_bytes += batch.text_bytes
-        if held_bytes >= min_bytes // 2:
-            yield concat_text(held)
-            held, held_bytes = [], 0
+        held_rejects += len(batch.rejects)
+        del batch
+        if held_bytes >= min_bytes // 2 or held_rejects >= _MAX_HELD_REJECTS:
+            joined = [concat_text(held)]
+            held, held_bytes, held_rejects = [], 0, 0
+            yield joined.pop()
     if held:
         yield concat_text(held)
 

@@ -27,19 +27,31 @@ class ArrowReader(RowReader):
         progress = 0
         for batch, consumed in self._batches():
             input_bytes, progress = consumed - progress, consumed
-            if isinstance(batch, str):
-                yield LostRows(row, 0, batch, input_bytes)
-                return
             if stop is not None and row >= stop:
+                return
+            if isinstance(batch, str):
+                if row >= start:
+                    yield LostRows(row, 0, batch, input_bytes)
                 return
             first = max(start - row, 0)
             last = batch.num_rows if stop is None else min(stop - row, batch.num_rows)
             if first < last:
-                column = self.take_field(batch.column(self.column_of(batch.schema)))
-                for begin in range(first, last, _SLICE_ROWS):
-                    end = min(begin + _SLICE_ROWS, last)
-                    yield Rows(column[begin:end], row + begin, input_bytes * (end - begin) // batch.num_rows)
+                yield from self._slices_of(batch, row, first, last, input_bytes)
             row += batch.num_rows
+
+    def _slices_of(
+        self, batch: pa.RecordBatch, row: int, first: int, last: int, input_bytes: int
+    ) -> Iterator[Rows | LostRows]:
+        column = batch.column(self.column_of(batch.schema))
+        try:
+            column.validate()  # what slicing and taking a field rely on; the rows are checked with each slice
+        except pa.ArrowInvalid as error:
+            yield LostRows(row + first, last - first, f"corrupt rows: {error}", input_bytes)
+            return
+        column = self.take_field(column)
+        for begin in range(first, last, _SLICE_ROWS):
+            end = min(begin + _SLICE_ROWS, last)
+            yield Rows(column[begin:end], row + begin, input_bytes * (end - begin) // batch.num_rows)
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch | str, int]]:
         """Record batches with the bytes read so far; a string says that there should be more and why there is not."""
@@ -59,14 +71,17 @@ class ArrowReader(RowReader):
                     return
                 for i in range(reader.num_record_batches):
                     yield reader.get_batch(i), size * (i + 1) // reader.num_record_batches
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             self.raise_if_io(error)
             yield f"not a complete Arrow file (truncated?): {error}", size
 
 
 def _stream(file: pa.MemoryMappedFile, size: int) -> Iterator[tuple[pa.RecordBatch | str, int]]:
-    for batch in pa.ipc.open_stream(file):
-        yield batch, file.tell()
-    file.seek(max(size - 8, 0))
-    if not file.read(8).endswith(_END_OF_STREAM):
+    reader = pa.ipc.open_stream(file)
+    end = file.tell()
+    for batch in reader:
+        end = file.tell()
+        yield batch, end
+    file.seek(end)
+    if not file.read(8).startswith(_END_OF_STREAM):
         yield "the Arrow stream has no end mark: the file is truncated", size

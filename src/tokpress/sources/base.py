@@ -32,7 +32,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """Reads one input. Made by `open_reader`; holds no file open between two calls of `read`."""
+    """Reads one input, as often as it is asked to. Made by `open_reader`."""
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         """Batches of the records that start in [start, stop), about `batch_bytes` of text each."""

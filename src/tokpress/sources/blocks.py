@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import DAMAGED_INPUT, TOO_LARGE, Int64s, Reject, TextBatch
+from tokpress.batches import DAMAGED_INPUT, PREVIEW_BYTES, TOO_LARGE, Int64s, Reject, TextBatch
 from tokpress.config import ReadConfig
 from tokpress.sources.base import STDIN, BatchMaker, Input, empty_text
 from tokpress.sources.compression import ByteStream
@@ -24,12 +24,24 @@ NO_POSITIONS: Int64s = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole records. Record i is `data[starts[i]:ends[i]]`, without its line end or separator."""
+    """Whole records. Record i is `data[starts[i]:ends[i]]`, without byte order mark, line end or separator."""
 
     data: bytes
     offset: int  # of data[0] in the stream
     starts: Int64s
     ends: Int64s
+
+    @property
+    def positions(self) -> Int64s:
+        """Where in the stream each record starts. A byte order mark belongs to the first one, to find it again there."""
+        positions = self.starts + self.offset
+        positions[0] = self.offset
+        return positions
+
+    def stored_bytes(self, i: int) -> int:
+        """The size of record i with all that stands before the next one."""
+        begin = self.starts[i] if i else 0
+        return int((self.starts[i + 1] if i + 1 < len(self.starts) else len(self.data)) - begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +55,42 @@ class Oversized:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """The stream broke here; `tail` is what there was of the last record."""
+    """The stream broke in this record, of which there was `size`."""
 
     offset: int
-    tail: bytes
+    size: int
+    head: bytes
     message: str
+
+
+class Unfinished:
+    """The beginning of a record whose end has not come yet. Over the limit only its size and head are kept."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+        self.head = b""
+
+    def add(self, part: bytes) -> None:
+        self.size += len(part)
+        self.head += part[: PREVIEW_BYTES - len(self.head)]
+        self._parts.append(part)
+        if self.is_oversized:
+            self._parts.clear()
+
+    @property
+    def is_oversized(self) -> bool:
+        return self.size > self._max_bytes
+
+    def finish(self, end: bytes | memoryview = b"") -> bytes:
+        """All of it, up to and with `end`. Begins anew."""
+        data = b"".join([*self._parts, end])
+        self.clear()
+        return data
 
 
 Piece = Block | Oversized | Damage
@@ -88,10 +131,10 @@ class StreamReader:
                     size, num_lines = len(data), len(piece.starts)
                 case Oversized(offset, size, head):
                     rejects, num_lines = [self.too_large(offset, size, head, lines.line_at(offset))], 1
-                case Damage(offset, tail):
+                case Damage(offset, size, head, message):
                     line = lines.line_at(offset)
-                    rejects = [self.maker.reject(offset, DAMAGED_INPUT, piece.message, tail, line=line)]
-                    size, num_lines = len(tail), 1
+                    rejects, num_lines = [self.maker.reject(offset, DAMAGED_INPUT, message, head, line=line)], 1
+                    size += 1  # past the end: going on from there does not meet the damage again
             lines.passed(offset, size, num_lines)
             yield self.maker.batch(
                 text, positions, rejects, next_position=offset + size, input_bytes=stream.consumed - consumed
@@ -99,7 +142,7 @@ class StreamReader:
             consumed = stream.consumed
 
     def too_large(self, offset: int, size: int, head: bytes, line: int | None) -> Reject:
-        detail = f"the record has {size:,} bytes, the limit is {self.max_bytes:,}; raise it with --max-doc-bytes"
+        detail = f"the record takes {size:,} bytes, the limit is {self.max_bytes:,}; raise it with --max-doc-bytes"
         return self.maker.reject(offset, TOO_LARGE, detail, head, line=line)
 
 
@@ -114,7 +157,7 @@ class LineCounter:
 
     def passed(self, offset: int, size: int, lines: int) -> None:
         """So many lines were read here: as long as no byte was left out, the count goes along at no cost."""
-        if offset - self._offset in (0, len(BOM)):
+        if offset == self._offset:
             self._offset = offset + size
             self._line += lines
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 import bz2
 import lzma
 import sys
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache
+from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from tokpress.errors import InputError
 from tokpress.sources.base import STDIN, Input
 
-# What one `decompress` call is fed. Small, because a hostile file expands tens of thousands of times and the decoders
-# return all of it at once: so a call gives at most about 130 MB. Larger feeds are not faster.
-_FEED_BYTES = 4 * 1024
+# What one `decompress` call is fed and, where the codec lets us say so, gives: a hostile file expands a million times.
+# Zstandard has no such limit, but its blocks are at most 128 KiB for 4 bytes: a feed gives at most about 67 MB.
+_FEED_BYTES = 2 * 1024
+_MAX_OUTPUT_BYTES = 1024**2
 
 EXTENSIONS = {".gz": "gz", ".zst": "zst", ".zstd": "zst", ".bz2": "bz2", ".xz": "xz"}
 
@@ -31,28 +32,58 @@ class DamagedStream(Exception):  # noqa: N818 - caught by the readers, never sho
     """The compressed data ends early or is corrupt; everything before was delivered."""
 
 
-def _new_decoder(compression: str) -> Any:
-    if compression == "gz":
-        from isal import isal_zlib
+class _CorruptStream(DamagedStream):
+    """A decoder failed, and what it had made of its last feed is lost."""
 
-        return isal_zlib.decompressobj(wbits=31)
+
+class _Decoder(Protocol):
+    """What `bz2` and `lzma` agree upon. Decodes one member; the rest is `unused_data`."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class _ZstdDecoder:
+    """Zstandard in that shape."""
+
+    needs_input = True
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self._frame = zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()  # `zstd --long=31` included
+
+    @property
+    def eof(self) -> bool:
+        return self._frame.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._frame.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:  # noqa: ARG002 - see _FEED_BYTES
+        return self._frame.decompress(data)
+
+
+def _codec(compression: str) -> tuple[Callable[[], _Decoder], tuple[type[Exception], ...]]:
+    """How to make a decoder, and what it raises for corrupt data."""
+    if compression == "gz":
+        from isal import igzip_lib
+
+        new = lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)  # noqa: E731
+        return cast(Callable[[], _Decoder], new), (cast(type[Exception], igzip_lib.error),)
     if compression == "zst":
         import zstandard
 
-        return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()  # `zstd --long=31` included
-    return bz2.BZ2Decompressor() if compression == "bz2" else lzma.LZMADecompressor()
-
-
-def _codec_errors(compression: str) -> tuple[type[Exception], ...]:
-    if compression == "gz":
-        from isal import isal_zlib
-
-        return (cast(type[Exception], isal_zlib.error), zlib.error)
-    if compression == "zst":
-        import zstandard
-
-        return (zstandard.ZstdError,)
-    return (OSError, ValueError, EOFError) if compression == "bz2" else (lzma.LZMAError, EOFError)
+        return _ZstdDecoder, (zstandard.ZstdError,)
+    if compression == "bz2":
+        return bz2.BZ2Decompressor, (OSError, ValueError)
+    return lzma.LZMADecompressor, (lzma.LZMAError,)
 
 
 class ByteStream:
@@ -63,7 +94,8 @@ class ByteStream:
         self.consumed = 0
 
     def chunks(self, start: int, size: int) -> Iterator[bytes]:
-        """The bytes from `start` on, in chunks of `size` (the last one shorter). Raises DamagedStream at a cut."""
+        """The bytes from `start` on, in chunks of `size` (the last one shorter). Raises DamagedStream at a cut, unless
+        that stands before `start`."""
         try:
             with _open(self.source.path) as file:
                 if self.source.compression is None:
@@ -83,21 +115,39 @@ class ByteStream:
             yield chunk
 
     def _decoded(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
-        decode = _Members(compression)
-        while fed := file.read(_FEED_BYTES):
-            self.consumed += len(fed)
-            yield from decode.feed(fed)
-        decode.close()
+        members = _Members(compression)
+        delivered = 0
+        try:
+            while fed := file.read(_FEED_BYTES):
+                for out in members.feed(fed):
+                    delivered += len(out)
+                    yield out
+                self.consumed += len(fed)
+            members.close()
+        except _CorruptStream:
+            if self.source.path != STDIN:
+                yield from _rescue(file, compression, self.consumed, delivered)
+            raise
+
+
+def _rescue(file: IO[bytes], compression: str, fed_before: int, delivered: int) -> Iterator[bytes]:
+    """The bytes before the corrupt one: decodes again up to the feed that failed, and from there on byte by byte."""
+    file.seek(0)
+    members = _Members(compression)
+    with suppress(_CorruptStream):
+        for size in chain(repeat(_FEED_BYTES, fed_before // _FEED_BYTES), repeat(1, _FEED_BYTES)):
+            for out in members.feed(file.read(size)):
+                yield out[delivered:]
+                delivered = max(delivered - len(out), 0)
 
 
 class _Members:
     """Decodes members (frames, streams) one after the other."""
 
     def __init__(self, compression: str) -> None:
-        self._new: Callable[[], Any] = lambda: _new_decoder(compression)
-        self._errors = _codec_errors(compression)
+        self._new, self._errors = _codec(compression)
         self._compression = compression
-        self._decoder: Any = None  # None between two members
+        self._decoder: _Decoder | None = None  # None between two members
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         while data:
@@ -107,11 +157,9 @@ class _Members:
                     return
                 self._decoder = self._new()
             try:
-                out = self._decoder.decompress(data)
+                yield from _decompress(self._decoder, data)
             except self._errors as error:
-                raise DamagedStream(f"corrupt {self._compression} data: {error}") from error
-            if out:
-                yield out
+                raise _CorruptStream(f"corrupt {self._compression} data: {error}") from error
             data = b""
             if self._decoder.eof:
                 data = self._decoder.unused_data
@@ -122,33 +170,42 @@ class _Members:
             raise DamagedStream(f"the {self._compression} data ends in the middle: the file is truncated")
 
 
+def _decompress(decoder: _Decoder, data: bytes) -> Iterator[bytes]:
+    while True:
+        if out := decoder.decompress(data, _MAX_OUTPUT_BYTES):
+            yield out
+        if decoder.eof or decoder.needs_input:
+            return
+        data = b""  # the decoder has kept what it could not decode within the limit
+
+
 def _regroup(pieces: Iterator[bytes], skip: int, size: int) -> Iterator[bytes]:
     """Pieces of any length as chunks of `size`, without the first `skip` bytes. A failing source loses nothing."""
-    waiting: list[bytes] = []
+    waiting: list[memoryview] = []
     waiting_bytes = 0
+    damage: DamagedStream | None = None
     try:
         for piece in pieces:
-            if skip:
-                dropped = min(skip, len(piece))
-                skip -= dropped
-                piece = piece[dropped:]
-            waiting.append(piece)
-            waiting_bytes += len(piece)
-            if waiting_bytes >= size:
-                yield b"".join(waiting)
-                waiting, waiting_bytes = [], 0
-    except DamagedStream:
-        if waiting_bytes:
-            yield b"".join(waiting)
-        raise
+            rest = memoryview(piece)[skip:]
+            skip = max(skip - len(piece), 0)
+            while waiting_bytes + len(rest) >= size:
+                taken = size - waiting_bytes
+                yield b"".join([*waiting, rest[:taken]])
+                waiting, waiting_bytes, rest = [], 0, rest[taken:]
+            waiting.append(rest)
+            waiting_bytes += len(rest)
+    except DamagedStream as error:
+        damage = error
     if waiting_bytes:
         yield b"".join(waiting)
+    if damage is not None and not skip:
+        raise damage
 
 
 def _open(path: str) -> Any:
     if path == STDIN:
         return nullcontext(standard_input(sys.stdin.buffer))
-    return Path(path).open("rb", buffering=_FEED_BYTES * 16)
+    return Path(path).open("rb", buffering=64 * 1024)
 
 
 class PeekableInput:
@@ -165,7 +222,7 @@ class PeekableInput:
 
     def read(self, size: int) -> bytes:
         head, self._head = self._head[:size], self._head[size:]
-        return head or self._file.read(size)
+        return head + self._file.read(size - len(head))
 
     def seek(self, position: int) -> None:
         raise InputError(f"standard input cannot be read from byte {position} on: it can only be read once, in order.")

@@ -8,10 +8,12 @@ files, in its own order.
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from stat import S_ISREG
+
+import msgspec
 
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
@@ -66,17 +68,43 @@ def _expand(argument: str, config: ReadConfig) -> list[str]:
 
 def _walk(directory: Path, config: ReadConfig) -> Iterator[str]:
     """The files of a directory that hold records, by name; hidden ones and those of other kinds are left out."""
-    state = directory / "state.json"
-    if state.is_file() and (directory / "dataset_info.json").is_file():
-        yield from (str(directory / entry["filename"]) for entry in json.loads(state.read_bytes())["_data_files"])
+    if (directory / "state.json").is_file() and (directory / "dataset_info.json").is_file():
+        yield from _data_files(directory)
         return
     for entry in sorted(directory.iterdir(), key=lambda path: path.name):
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or _is_loop(entry):
             continue
         if entry.is_dir():
             yield from _walk(entry, config)
         elif entry.name not in _DATASET_DESCRIPTIONS and (config.format or _format_and_compression(entry.name)[0]):
             yield str(entry)
+
+
+def _is_loop(path: Path) -> bool:
+    """A link to a directory that it stands in."""
+    return path.is_symlink() and path.is_dir() and path.parent.resolve().is_relative_to(path.resolve())
+
+
+class _DataFile(msgspec.Struct):
+    filename: str
+
+
+class _SavedDataset(msgspec.Struct):
+    """`state.json`, as `datasets.save_to_disk` writes it."""
+
+    data_files: list[_DataFile] = msgspec.field(name="_data_files")
+
+
+def _data_files(directory: Path) -> Iterator[str]:
+    state = directory / "state.json"
+    try:
+        saved = msgspec.json.decode(state.read_bytes(), type=_SavedDataset)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{state} is damaged: {error}. Name the data files of {directory} one by one.") from error
+    for entry in saved.data_files:
+        if Path(entry.filename).name != entry.filename:
+            raise InputError(f"{state} is damaged: {entry.filename!r} is not the name of a file beside it.")
+        yield str(directory / entry.filename)
 
 
 def _describe(path: str, config: ReadConfig) -> Input:
@@ -86,7 +114,9 @@ def _describe(path: str, config: ReadConfig) -> Input:
         kind, _, asked = config.format.partition(".")
         if kind not in FORMATS:
             raise UsageError(f"--format {config.format!r} is not one of {', '.join(FORMATS)} (also like jsonl.zst).")
-        compression = COMPRESSIONS.get(f".{asked}") if asked else compression
+        if asked and f".{asked}" not in COMPRESSIONS:
+            raise UsageError(f"--format {config.format!r}: {asked!r} is not one of {' '.join(COMPRESSIONS)}.")
+        compression = COMPRESSIONS.get(f".{asked}", compression)
     elif path == STDIN:
         kind = "jsonl"
     if kind is None:
@@ -105,6 +135,8 @@ def _describe(path: str, config: ReadConfig) -> Input:
         info = Path(path).stat()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from error
+    if not S_ISREG(info.st_mode):  # an input is read more than once, and what a pipe has given is gone
+        raise UsageError(f"{path} is not a regular file. To read from a pipe, name - and pass it as standard input.")
     return Input(path=path, format=kind, compression=compression, size=info.st_size, mtime_ns=info.st_mtime_ns)
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tokpress.batches import PREVIEW_BYTES
-from tokpress.sources.blocks import BOM, Block, Damage, Oversized
+from tokpress.sources.blocks import BOM, Block, Damage, Oversized, Unfinished
 from tokpress.sources.compression import ByteStream, DamagedStream
 
 _NEWLINE = 0x0A
@@ -22,80 +21,72 @@ def read_lines(
     stream: ByteStream, start: int, stop: int | None, chunk_bytes: int, max_line_bytes: int
 ) -> Iterator[Block | Oversized | Damage]:
     """The lines that start in [start, stop). A line starts at byte 0 or after a newline."""
-    held: list[bytes] = []  # the beginning of a line whose end has not come yet
-    held_bytes = 0
-    skipping = False  # inside a line that is too long: only its size and head are kept
-    head = b""
-    offset = max(start - 1, 0)  # of held[0]; one byte early, to see whether a line starts exactly at `start`
+    if _is_past(stop, start):
+        return
+    limit = len(BOM) + max_line_bytes + len(b"\r\n")  # what is longer is too long, whatever of this it has
+    line = Unfinished(limit)
+    offset = max(start - 1, 0)  # of that line; at first one byte early, to see whether a line starts exactly at `start`
     seek_line = start > 0
-    damage: str | None = None
-    chunks = stream.chunks(offset, chunk_bytes)
-    while True:
-        try:
-            chunk = next(chunks, b"")
-        except DamagedStream as error:
-            chunk, damage = b"", str(error)
-        if not chunk:
-            break
-        if offset == 0 and not held and not skipping and chunk.startswith(BOM):
-            chunk, offset = chunk[len(BOM) :], len(BOM)
-        if seek_line:
-            newline = chunk.find(b"\n") + 1
-            offset += newline or len(chunk)
-            if not newline:
-                continue
-            chunk, seek_line = chunk[newline:], False
-        if stop is not None and not held_bytes and offset >= stop:
-            return
-        # A line that began before `chunk` ends inside it, or swallows it whole.
-        if held_bytes:
-            newline = chunk.find(b"\n") + 1
-            rest = newline or len(chunk)
-            if held_bytes + rest > max_line_bytes + 2:
-                if not skipping:
-                    head, skipping = b"".join(held)[:PREVIEW_BYTES], True
-                    held = []
-                held_bytes += rest
-                if not newline:
-                    continue
-                yield Oversized(offset, held_bytes, head)
-                offset, held_bytes, skipping = offset + held_bytes, 0, False
-                chunk = chunk[newline:]
-                if stop is not None and offset >= stop:
+    try:
+        for chunk in stream.chunks(offset, chunk_bytes):
+            first = chunk.find(b"\n") + 1  # the line that began before this chunk ends here, if it does
+            if seek_line:
+                offset += first or len(chunk)
+                if _is_past(stop, offset):
                     return
-            elif not newline:
-                held.append(chunk)
-                held_bytes += len(chunk)
-                continue
-        cut = chunk.rfind(b"\n") + 1
-        if cut:
-            data = b"".join([*held, memoryview(chunk)[:cut]]) if held or cut < len(chunk) else chunk
-            held, held_bytes = [], 0
-            end = len(data)
-            if stop is not None and offset + end > stop:  # the line that starts at or after `stop` is not ours
-                end = data.find(b"\n", max(stop - 1 - offset, 0)) + 1
-            yield _block(data[:end] if end < len(data) else data, offset)
-            offset += len(data)
-            if stop is not None and offset >= stop:
-                return
-        if cut < len(chunk):
-            held, held_bytes = [chunk[cut:]], len(chunk) - cut
-    if damage is not None:
-        yield Damage(offset, head if skipping else b"".join(held), damage)
-    elif skipping:
-        yield Oversized(offset, held_bytes, head)
-    elif held_bytes:
-        yield _block(b"".join(held), offset)
+                if not first:
+                    continue
+                chunk, seek_line = chunk[first:], False
+                first = chunk.find(b"\n") + 1
+            if first and line.size + first > limit:
+                line.add(chunk[:first])
+                yield Oversized(offset, line.size, line.head)
+                offset += line.size
+                line.clear()
+                chunk = chunk[first:]
+                if _is_past(stop, offset):
+                    return
+            cut = chunk.rfind(b"\n") + 1
+            if cut:
+                data = line.finish(memoryview(chunk)[:cut]) if line.size or cut < len(chunk) else chunk
+                yield _block(_before(data, stop, offset), offset)
+                offset += len(data)
+                if _is_past(stop, offset):
+                    return
+            if cut < len(chunk):
+                line.add(chunk[cut:])
+    except DamagedStream as error:
+        if not seek_line:  # else the damaged line began before `start`
+            yield Damage(offset, line.size, line.head, str(error))
+        return
+    if line.is_oversized:
+        yield Oversized(offset, line.size, line.head)
+    elif line.size and not (offset == 0 and line.head == BOM):
+        yield _block(line.finish(), offset)
+
+
+def _is_past(stop: int | None, offset: int) -> bool:
+    return stop is not None and offset >= stop
+
+
+def _before(data: bytes, stop: int | None, offset: int) -> bytes:
+    """Those of the lines in `data` that start before `stop`."""
+    if stop is None or offset + len(data) <= stop:
+        return data
+    return data[: data.find(b"\n", stop - 1 - offset) + 1]
 
 
 def _block(data: bytes, offset: int) -> Block:
-    """Finds the lines of `data`; a missing newline at the very end is fine, and "\\r\\n" ends a line as well."""
+    """Finds the lines of `data`; a missing newline at the very end is fine, and "\\r\\n" ends a line as well. A byte order
+    mark at the start of a file says how it is encoded and is no part of the first line."""
     codes = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(codes == _NEWLINE)
-    if not len(ends) or ends[-1] != len(data) - 1:
-        ends = np.append(ends, len(data))
-    starts = np.empty_like(ends)
-    starts[0] = 0
-    starts[1:] = ends[:-1] + 1
-    returns = (ends > starts) & (codes[ends - 1] == _RETURN)
-    return Block(data, offset, starts, ends - returns)
+    newlines = np.flatnonzero(codes == _NEWLINE)
+    starts = np.concatenate([[0], newlines + 1])
+    ends = np.append(newlines, len(data))
+    if starts[-1] == len(data):  # nothing follows the last newline
+        starts, ends = starts[:-1], ends[:-1]
+    if offset == 0 and data.startswith(BOM):
+        starts[0] = len(BOM)
+    returns = (newlines > starts[: len(newlines)]) & (codes[newlines - 1] == _RETURN)
+    ends[: len(newlines)] -= returns
+    return Block(data, offset, starts, ends)

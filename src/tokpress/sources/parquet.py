@@ -14,18 +14,33 @@ import pyarrow.parquet as pq
 
 from tokpress.sources.rows import LostRows, RowReader, Rows
 
-_SLICE_BYTES = 128 * 1024  # decoded at a time; smaller slices cost speed, larger ones memory where sizes are uneven
+_SMALL_GROUP_BYTES = 4 * 1024**2
+_SLICE_BYTES = 128 * 1024  # of a larger one at a time; less costs speed, more costs memory where sizes are uneven
+_MAX_SLICE_ROWS = 4096
+_MAX_SLICE_BYTES = 256 * 1024**2  # where every row repeats the longest text of a dictionary
+_DICTIONARY_BYTES = 1024**2  # what writers let a dictionary grow to
 _PAGE_BUFFER_BYTES = 1024 * 1024
 
 
 class ParquetReader(RowReader):
     def probe(self, fraction: float) -> int:
-        return 0 if isinstance(self._file, str) else int(self._file.metadata.num_rows * fraction)
+        """The first row of a row group: what stands before a row in its group must be decoded to get there."""
+        if isinstance(self._file, str):
+            return 0
+        metadata = self._file.metadata
+        row = 0
+        for group in range(metadata.num_row_groups):
+            after = row + metadata.row_group(group).num_rows
+            if after > metadata.num_rows * fraction:
+                break
+            row = after
+        return row
 
     def slices(self, start: int, stop: int | None) -> Iterator[Rows | LostRows]:
         file = self._file
         if isinstance(file, str):
-            yield LostRows(0, 0, file, self.source.size)
+            if start == 0:
+                yield LostRows(0, 0, file, self.source.size)
             return
         self.column_of(file.schema_arrow)
         first = 0
@@ -44,7 +59,7 @@ class ParquetReader(RowReader):
             return pq.ParquetFile(
                 self.source.path, buffer_size=_PAGE_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
             )
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             self.raise_if_io(error)
             return f"not a readable Parquet file (truncated?): {error}"
 
@@ -52,18 +67,18 @@ class ParquetReader(RowReader):
         self, file: pq.ParquetFile, group: int, row: int, start: int, stop: int
     ) -> Iterator[Rows | LostRows]:
         bytes_a_row = self.source.size / max(file.metadata.num_rows, 1)
-        rows = self._rows_a_slice(file, group)
-        batches = file.iter_batches(rows, [group], [".".join(self.path)], use_threads=False)
         try:
-            for batch in batches:
+            rows = self._rows_a_slice(file, group)
+            for batch in file.iter_batches(rows, [group], [".".join(self.path)], use_threads=False):
                 first, last = max(start - row, 0), min(stop - row, batch.num_rows)
                 if first < last:
-                    column = self.take_field(batch.column(0))[first:last]
+                    column = self.take_field(batch.column(self.column_of(batch.schema)))[first:last]
                     yield Rows(column, row + first, int(bytes_a_row * (last - first)))
                 row += batch.num_rows
                 if row >= stop:
                     return
-        except (pa.ArrowInvalid, OSError) as error:
+            raise pa.ArrowInvalid(f"it ends at row {row}")
+        except (pa.ArrowException, OSError) as error:
             self.raise_if_io(error)
             lost = max(row, start)
             message = f"row group {group} cannot be read: {error}"
@@ -71,7 +86,17 @@ class ParquetReader(RowReader):
 
     def _rows_a_slice(self, file: pq.ParquetFile, group: int) -> int:
         metadata = file.metadata.row_group(group)
-        names = [metadata.column(i).path_in_schema for i in range(metadata.num_columns)]
-        size = metadata.column(names.index(".".join(self.path))).total_uncompressed_size
-        rows: int = min(max(_SLICE_BYTES * metadata.num_rows // max(size, 1), 1), 4096)
-        return rows
+        size: int = max(metadata.total_byte_size, 1)
+        rows: int = metadata.num_rows
+        if size > _SMALL_GROUP_BYTES:
+            size = self._column_bytes(file, group)
+            rows = _SLICE_BYTES * rows // size
+        return max(min(rows, _MAX_SLICE_BYTES // min(size, _DICTIONARY_BYTES), _MAX_SLICE_ROWS), 1)
+
+    def _column_bytes(self, file: pq.ParquetFile, group: int) -> int:
+        """The size of the text column in a row group, as stored but not compressed."""
+        name = ".".join(self.path)
+        # In a corrupt footer, pyarrow's look at a column's metadata ends the process; reading a row raises an error.
+        next(file.iter_batches(1, [group], [name], use_threads=False), None)
+        column = [leaf.path for leaf in file.schema].index(name)
+        return max(int(file.metadata.row_group(group).column(column).total_uncompressed_size), 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,6 @@ from tokpress.batches import (
     Int64s,
     Reject,
     TextBatch,
-    string_buffers,
 )
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError
@@ -64,32 +64,37 @@ class RowReader:
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         for piece in self.slices(start, stop):
-            if isinstance(piece, LostRows):
-                count = max(piece.count, 1)
-                yield self.maker.batch(
-                    empty_text(),
-                    np.empty(0, np.int64),
-                    [self.maker.reject(piece.first, DAMAGED_INPUT, piece.message, records=count)],
-                    next_position=piece.first + count,
-                    input_bytes=piece.input_bytes,
-                )
-                continue
-            for first, last in self._cut(piece.column):
-                text, positions, rejects = self._checked(piece.column[first:last], piece.first + first)
-                yield self.maker.batch(
-                    text,
-                    positions,
-                    rejects,
-                    next_position=piece.first + last,
-                    input_bytes=piece.input_bytes * (last - first) // len(piece.column),
-                )
+            yield from self._lost(piece) if isinstance(piece, LostRows) else self._batches_of(piece)
+
+    def _lost(self, rows: LostRows) -> Iterator[TextBatch]:
+        count = max(rows.count, 1)
+        yield self.maker.batch(
+            empty_text(),
+            np.empty(0, np.int64),
+            [self.maker.reject(rows.first, DAMAGED_INPUT, rows.message, records=count)],
+            next_position=rows.first + count,
+            input_bytes=rows.input_bytes,
+        )
+
+    def _batches_of(self, rows: Rows) -> Iterator[TextBatch]:
+        try:
+            column = sound(rows.column)
+        except pa.ArrowException as error:
+            yield from self._lost(LostRows(rows.first, len(rows.column), f"corrupt rows: {error}", rows.input_bytes))
+            return
+        for first, last in self._cut(column):
+            text, positions, rejects = self._checked(_as_bytes(column[first:last]), rows.first + first)
+            yield self.maker.batch(
+                text,
+                positions,
+                rejects,
+                next_position=rows.first + last,
+                input_bytes=rows.input_bytes * (last - first) // len(column),
+            )
 
     def _cut(self, column: pa.Array) -> Iterator[tuple[int, int]]:
         """Bounds of pieces of about `batch_bytes`, so that one huge slice does not become one huge batch."""
-        if column.nbytes <= self.batch_bytes:
-            yield 0, len(column)
-            return
-        ends = np.cumsum(pc.fill_null(pc.binary_length(_as_bytes(column)), 0).to_numpy(zero_copy_only=False))
+        ends = np.cumsum(_sizes(column))
         first = 0
         while first < len(column):
             taken = ends[first - 1] if first else 0
@@ -97,19 +102,18 @@ class RowReader:
             yield first, last
             first = last
 
-    def _checked(self, column: pa.Array, first_row: int) -> tuple[pa.LargeStringArray, Int64s, list[Reject]]:
-        rows = np.arange(first_row, first_row + len(column), dtype=np.int64)
-        text = _as_bytes(column)
-        sizes = np.diff(string_buffers(text)[0])
+    def _checked(self, text: pa.LargeBinaryArray, first_row: int) -> tuple[pa.LargeStringArray, Int64s, list[Reject]]:
+        rows = np.arange(first_row, first_row + len(text), dtype=np.int64)
+        sizes = _sizes(text)
         if not text.null_count and not (sizes > self.max_bytes).any():
-            text = text.view(pa.large_string())
-            if is_valid_utf8(text):
-                return text, rows, []
+            valid = text.view(pa.large_string())
+            if is_valid_utf8(valid):
+                return valid, rows, []
         rejects = []
-        good = np.zeros(len(column), bool)
-        for i, size in enumerate(sizes):  # one by one, but only in a slice with something bad in it
-            row = int(rows[i])
-            if not column[i].is_valid:
+        good = np.zeros(len(text), bool)
+        for i, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
+            # one by one, but only in a slice with something bad in it
+            if not text[i].is_valid:
                 detail = f"column {'.'.join(self.path)!r} is null in this row"
                 rejects.append(self.maker.reject(row, MISSING_FIELD, detail))
             elif size > self.max_bytes:
@@ -123,26 +127,31 @@ class RowReader:
 
     def column_of(self, schema: pa.Schema) -> int:
         """The index of the top-level column, after checking that the path leads to text."""
-        if self.path[0] not in schema.names:
-            raise self._no_such_column(schema)
+        try:
+            names = schema.names
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self.source.path}: the name of a column is not text, the file is damaged.") from error
         index: int = schema.get_field_index(self.path[0])
+        if index < 0:
+            raise self._no_such_column(names)
         kind = schema.field(index).type
         for name in self.path[1:]:
             if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-                raise self._no_such_column(schema)
+                raise self._no_such_column(names)
             kind = kind.field(name).type
         value = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not _is_text(value):
             raise InputError(
                 f"{self.source.path}: column {'.'.join(self.path)!r} holds {kind}, not text. "
-                f"Columns: {', '.join(schema.names)}. Choose one with --text-field."
+                f"Columns: {', '.join(names)}. Choose one with --text-field."
             )
         return index
 
-    def _no_such_column(self, schema: pa.Schema) -> InputError:
+    def _no_such_column(self, names: list[str]) -> InputError:
+        has = "more than one" if names.count(self.path[0]) > 1 else "no"
         return InputError(
-            f"{self.source.path} has no column {'.'.join(self.path)!r}. "
-            f"Columns: {', '.join(schema.names)}. Choose one with --text-field."
+            f"{self.source.path} has {has} column {'.'.join(self.path)!r}. "
+            f"Columns: {', '.join(names)}. Choose one with --text-field."
         )
 
     def raise_if_io(self, error: Exception) -> None:
@@ -169,5 +178,29 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(check(kind) for check in checks)
 
 
+def sound(column: pa.Array) -> pa.Array:
+    """The column as bytes, with all its offsets and indices checked: Arrow takes those in a file on trust.
+
+    A dictionary stays one. Spelled out, one long text in it may be a thousand rows.
+    """
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, sound(column.dictionary), safe=True)
+    as_bytes = column.view(_BYTES_OF.get(column.type, column.type))  # text would be checked for UTF-8 as well
+    as_bytes.validate(full=True)
+    return as_bytes.cast(pa.large_binary())
+
+
+_BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+
+
 def _as_bytes(column: pa.Array) -> pa.LargeBinaryArray:
-    return column.cast(pa.large_binary())
+    return column.dictionary.take(column.indices) if pa.types.is_dictionary(column.type) else column
+
+
+def _sizes(column: pa.Array) -> Int64s:
+    """Bytes of each row, without spelling out a dictionary."""
+    if pa.types.is_dictionary(column.type):
+        sizes = pc.binary_length(column.dictionary).take(column.indices)
+    else:
+        sizes = pc.binary_length(column)
+    return cast(Int64s, pc.fill_null(sizes, 0).to_numpy(zero_copy_only=False))

@@ -22,38 +22,52 @@ from tokpress.sources.compression import standard_input
 
 _PROBES = 32  # places to look at
 _PROBE_BATCH_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024**2  # of a file at one place, for an input where hardly a record gives text
 _STDIN_HEAD_BYTES = 1024**2
+
+Place = tuple[Reader, int, int | None]  # where to read from, and where the next place is
 
 
 def sample_texts(
     inputs: Sequence[Input], config: ReadConfig, *, total_bytes: int, max_doc_bytes: int | None = None
 ) -> Iterator[pa.LargeStringArray]:
-    """Arrays of documents, about `total_bytes` in all. Longer documents than `max_doc_bytes` are cut to their head."""
+    """Arrays of documents, about `total_bytes` in all, none twice. Longer documents than `max_doc_bytes` are cut to their
+    head."""
     with tempfile.TemporaryDirectory(prefix="tokpress-") as scratch:
         places = _places([_readable_twice(source, Path(scratch)) for source in inputs], config)
-        for number, (reader, position) in enumerate(places):
-            budget = total_bytes // (len(places) - number)
-            for batch in reader.read(position):
-                text = _heads(batch.text, max_doc_bytes) if max_doc_bytes else batch.text
-                text = _take_bytes(text, budget)
-                budget -= text_bytes(text)
+        for number, place in enumerate(places):
+            if total_bytes <= 0:
+                return
+            budget = total_bytes // (len(places) - number)  # what one place lacks, the later ones share
+            for text in _texts_at(place, budget, max_doc_bytes):
                 total_bytes -= text_bytes(text)
-                if len(text):
-                    yield text
-                if budget <= 0 or len(text) < len(batch.text):
-                    break
+                yield text
 
 
-def _places(inputs: Sequence[Input], config: ReadConfig) -> list[tuple[Reader, int]]:
+def _texts_at(place: Place, budget: int, max_doc_bytes: int | None) -> Iterator[pa.LargeStringArray]:
+    reader, start, stop = place
+    read_bytes = 0
+    for batch in reader.read(start, stop):
+        read_bytes += batch.input_bytes
+        text = _heads(batch.text, max_doc_bytes) if max_doc_bytes else batch.text
+        text = _take_bytes(text, budget)
+        budget -= text_bytes(text)
+        if len(text):
+            yield text
+        if budget <= 0 or len(text) < len(batch.text) or read_bytes > budget + _READ_BYTES:
+            return
+
+
+def _places(inputs: Sequence[Input], config: ReadConfig) -> list[Place]:
     """Up to `_PROBES` places to read from: every file's start and, with few files, positions evenly spaced inside."""
     step = max(len(inputs) / _PROBES, 1)
     chosen = [int(i * step) for i in range(int(len(inputs) / step))]
     each = _PROBES // len(chosen)
-    places: list[tuple[Reader, int]] = []
+    places: list[Place] = []
     for index in chosen:
         reader = open_reader(inputs[index], index, config, _PROBE_BATCH_BYTES)
-        positions = sorted({reader.probe(part / each) for part in range(each)})
-        places += [(reader, position) for position in positions]
+        starts = sorted({reader.probe(part / each) for part in range(each)})
+        places += [(reader, start, stop) for start, stop in zip(starts, [*starts[1:], None], strict=True)]
     return places
 
 

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokpress.batches import PREVIEW_BYTES
 from tokpress.config import ReadConfig
 from tokpress.sources.base import Input, is_valid_utf8
-from tokpress.sources.blocks import BOM, Block, Damage, LineCounter, Oversized, Parsed, Piece, StreamReader
+from tokpress.sources.blocks import BOM, Block, Damage, LineCounter, Oversized, Parsed, Piece, StreamReader, Unfinished
 from tokpress.sources.compression import ByteStream, DamagedStream
 from tokpress.sources.lines import read_lines
 
@@ -37,21 +36,22 @@ class TextReader(StreamReader):
         text = _gather(block)
         small = block.ends - block.starts <= self.max_bytes
         if small.all() and is_valid_utf8(text):
-            return text, block.starts + block.offset, []
+            return text, block.positions, []
         rejects = []
         good = np.zeros(len(text), bool)
         first_line = lines.line_at(block.offset)
-        for i in range(len(text)):  # one by one, but only in a block with something bad in it
+        for i, position in enumerate(
+            block.positions.tolist()
+        ):  # one by one, but only in a block with something bad in it
             data = block.data[block.starts[i] : block.ends[i]]
-            offset = int(block.starts[i]) + block.offset
             line = None if first_line is None else first_line + i
             if not small[i]:
-                rejects.append(self.too_large(offset, len(data), data, line))
+                rejects.append(self.too_large(position, block.stored_bytes(i), data, line))
             elif not is_valid_utf8(text[i : i + 1]):
-                rejects.append(self.maker.invalid_utf8(offset, data, line=line))
+                rejects.append(self.maker.invalid_utf8(position, data, line=line))
             else:
                 good[i] = True
-        return text.filter(pa.array(good)), block.starts[good] + block.offset, rejects
+        return text.filter(pa.array(good)), block.positions[good], rejects
 
 
 def _gather(block: Block) -> pa.LargeStringArray:
@@ -66,70 +66,64 @@ def read_whole(stream: ByteStream, start: int, chunk_bytes: int, max_bytes: int)
     """The file as one document (none if `start` says that it was read already)."""
     if start:
         return
-    chunks: list[bytes] = []
-    size = 0
+    document = Unfinished(len(BOM) + max_bytes)
     try:
         for chunk in stream.chunks(0, chunk_bytes):
-            size += len(chunk)
-            if size <= max_bytes + len(BOM):
-                chunks.append(chunk)
-            elif len(chunks) > 1:
-                del chunks[1:]  # too large: only the head is kept, to show it
+            document.add(chunk)
     except DamagedStream as error:
-        yield Damage(0, b"".join(chunks)[:PREVIEW_BYTES], str(error))
+        yield Damage(0, document.size, document.head, str(error))
         return
-    if size > max_bytes + len(BOM):
-        yield Oversized(0, size, b"".join(chunks)[:PREVIEW_BYTES])
+    if document.is_oversized:
+        yield Oversized(0, document.size, document.head)
         return
-    data = b"".join(chunks).removeprefix(BOM)
+    data = document.finish()
+    begin = len(BOM) if data.startswith(BOM) else 0
     # Never of size 0, so that the position after the document differs from the one before it.
-    yield Block(data or b"\n", 0, np.array([0]), np.array([len(data)]))
+    yield Block(data or b"\n", 0, np.array([begin]), np.array([len(data)]))
 
 
 def read_separated(
     stream: ByteStream, separator: bytes, start: int, chunk_bytes: int, max_bytes: int
 ) -> Iterator[Piece]:
     """Documents between separators, found from left to right. `start` must be the start of a document."""
-    held: list[bytes] = []  # the beginning of a document, with no separator inside
-    held_bytes = 0
-    head: bytes | None = None  # of a document that is too large to hold
-    offset = start  # of the document being held
+    overlap = len(separator) - 1  # so much of a separator may stand at the end of a chunk
+    limit = max_bytes + overlap
+    document = Unfinished(limit)
+    tail = b""  # its last bytes
+    offset = start  # of the unfinished document
     try:
-        for chunk in stream.chunks(start, max(chunk_bytes, 2 * len(separator))):
-            if offset == 0 and not held and chunk.startswith(BOM):
+        for chunk in stream.chunks(start, chunk_bytes):
+            if offset == 0 and not document.size and chunk.startswith(BOM):
                 chunk, offset = chunk[len(BOM) :], len(BOM)
-            overlap = held[-1][-(len(separator) - 1) :] if held and len(separator) > 1 else b""
-            found = (overlap + chunk).find(separator)
-            held.append(chunk)
-            held_bytes += len(chunk)
-            if found < 0:
-                if held_bytes > max_bytes:
-                    if head is None:
-                        head = b"".join(held)[:PREVIEW_BYTES]
-                    held = [b"".join(held)[-len(separator) :]]
+            joined = tail + chunk
+            first = joined.find(separator)
+            if first < 0:
+                document.add(chunk)
+                tail = joined[max(len(joined) - overlap, 0) :]
                 continue
-            data = b"".join(held)
-            data_offset = offset + held_bytes - len(data)
-            if head is not None:  # the large document ends here
-                end = data.find(separator)
-                end += len(separator)
-                size = data_offset + end - offset
-                yield Oversized(offset, size, head)
-                data, head = data[end:], None
-                offset += size
+            end = first + len(separator) - len(tail)
+            if document.size + end > limit + 1:
+                document.add(chunk[:end])
+                yield Oversized(offset, document.size, document.head)
+                offset += document.size
+                document.clear()
+                chunk = chunk[end:]
+            data = document.finish(chunk)
             pieces = pc.split_pattern(pa.array([data], pa.large_binary()), pattern=separator).values
             sizes = pc.binary_length(pieces).to_numpy(zero_copy_only=False)
             starts = np.concatenate([[0], np.cumsum(sizes + len(separator))])
             last = len(sizes) - 1  # what follows the last separator goes on in the next chunk
             if last:
                 yield Block(data[: starts[last]], offset, starts[:last], starts[:last] + sizes[:last])
-            held, held_bytes = [data[starts[last] :]], int(sizes[last])
+            rest = data[starts[last] :]
+            document.add(rest)
+            tail = rest[max(len(rest) - overlap, 0) :]
             offset += int(starts[last])
     except DamagedStream as error:
-        yield Damage(offset, head if head is not None else b"".join(held), str(error))
+        yield Damage(offset, document.size, document.head, str(error))
         return
-    data = b"".join(held)
-    if head is not None:
-        yield Oversized(offset, held_bytes, head)
-    elif data:
+    if document.is_oversized:
+        yield Oversized(offset, document.size, document.head)
+    elif document.size:
+        data = document.finish()
         yield Block(data, offset, np.array([0]), np.array([len(data)]))

@@ -3,13 +3,16 @@
 In: nothing. Out: `Plan` (written first), `Receipt` (one a shard), `Manifest` (written last), and the one way in which they
 become bytes: canonical JSON, so that a record that was read and is written again gives the same bytes. The manifest
 carries a checksum of itself and of every other file, so that no byte of a store can change unnoticed.
+
+A store may come from anyone: numbers are bounded and names checked as they are read, so that nothing outside is opened.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -20,36 +23,42 @@ from tokpress.errors import StoreError
 from tokpress.sources.base import Input
 from tokpress.store.durable import checksum, write_file
 
+FORMAT = "tokpress-store"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
 SHARDS = "shards"
 REJECTS = "rejects"
 TOKENIZER = "tokenizer"
+SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]  # beyond any real store, and sums of them fit into 64 bits
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    bytes: int
+    bytes: Count
     xxh3: str  # of the whole file, 16 hexadecimal digits
 
 
 class Slice(msgspec.Struct, frozen=True):
     """The records of one input that start in [start, stop); the rest of it if `stop` is None."""
 
-    input: int
-    start: int = 0
-    stop: int | None = None
+    input: Count
+    start: Count = 0
+    stop: Count | None = None
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Conservation: read = written + rejected, for every shard, unit and store."""
 
-    read: int = 0
-    written: int = 0
-    rejected: int = 0
+    read: Count = 0
+    written: Count = 0
+    rejected: Count = 0
+
+    def __str__(self) -> str:
+        return f"{self.read:,} read, {self.written:,} written, {self.rejected:,} rejected"
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -73,25 +82,29 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """One shard, finished. `next_input` and `next_position` say where its unit goes on; None: it was the unit's last."""
 
     split: str
-    unit: int
-    number: int
-    docs: int
-    tokens: int
-    max_id: int  # -1 if there are no tokens
+    unit: Count
+    number: Count
+    docs: Count
+    tokens: Count
+    max_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**32)]  # -1 if there are no tokens
     files: dict[str, FileEntry]  # by extension: bin, ends, pos
-    sources: list[tuple[int, int]]  # runs of documents: (input, how many)
+    sources: list[tuple[Count, Count]]  # runs of documents: (input, how many)
     counts: Counts  # of the records read since the shard before
-    next_input: int | None
-    next_position: int | None
+    next_input: Count | None
+    next_position: Count | None
 
     @property
     def name(self) -> str:
         return shard_name(self.split, self.unit, self.number)
 
+    def path(self, extension: str) -> str:
+        """One of its files, by its path inside the store; "json" is the receipt itself."""
+        return f"{SHARDS}/{self.name}.{extension}"
+
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    docs: int
-    tokens: int
+    docs: Count
+    tokens: Count
     shards: list[Receipt]
 
 
@@ -102,18 +115,18 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    format: str = "tokpress-store"
+    format: str = FORMAT
     format_version: int = FORMAT_VERSION
-    fingerprint: str  # of the tokens and all that gives them their meaning; equal stores have equal ones
+    fingerprint: str = ""  # of the tokens and all that gives them their meaning; equal stores have equal ones
     tokenizer: TokenizerInfo
-    dtype: str  # uint16 or uint32, little-endian
-    bos_id: int | None
-    eos_id: int | None
+    dtype: Annotated[str, msgspec.Meta(pattern=r"^uint(16|32)\Z")]  # little-endian
+    bos_id: Count | None
+    eos_id: Count | None
     special_tokens: SpecialTokenPolicy  # the policy for literals in text
     splits: dict[str, Split]
     units: list[Counts]
     totals: Counts
-    rejects: dict[str, int]  # by reason
+    rejects: dict[str, Count]  # by reason
     parity: Parity
     audit: Audit
     files: dict[str, FileEntry]  # plan, tokenizer, rejects and receipts, by path inside the store
@@ -129,24 +142,49 @@ def encode(record: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
-def decode(data: bytes, kind: type[Record], name: str) -> Record:
+def read_record(path: Path, kind: type[Record]) -> Record:
     try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{name} is damaged: {error}. Look at the whole store with: tokpress verify DIR") from error
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}. {verify_hint(path.parent)}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged: {error}. {verify_hint(path.parent)}") from error
+
+
+def verify_hint(store: Path) -> str:
+    return f"Look at the whole store: tokpress verify {store}"
+
+
+def fingerprint(manifest: Manifest) -> str:
+    tokens = {
+        name: [(receipt.docs, receipt.files["bin"].xxh3, receipt.files["ends"].xxh3) for receipt in split.shards]
+        for name, split in manifest.splits.items()
+    }
+    frame = (manifest.dtype, manifest.bos_id, manifest.eos_id, manifest.special_tokens)
+    return hashlib.sha256(msgspec.json.encode((manifest.tokenizer.fingerprint, *frame, tokens))).hexdigest()
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
-    sealed = msgspec.structs.replace(manifest, checksum="")
-    sealed = msgspec.structs.replace(sealed, checksum=checksum(encode(sealed)))
+    sealed = seal(msgspec.structs.replace(manifest, fingerprint=fingerprint(manifest)))
     write_file(directory / MANIFEST, encode(sealed))
     return sealed
 
 
+def seal(manifest: Manifest) -> Manifest:
+    unsealed = msgspec.structs.replace(manifest, checksum="")
+    return msgspec.structs.replace(manifest, checksum=checksum(encode(unsealed)))
+
+
 def is_intact(manifest: Manifest, data: bytes) -> bool:
     """Whether `data` is, to the byte, what `write_manifest` wrote."""
-    unsealed = msgspec.structs.replace(manifest, checksum="")
-    return encode(manifest) == data and checksum(encode(unsealed)) == manifest.checksum
+    return encode(seal(manifest)) == data
+
+
+class _Header(msgspec.Struct):
+    """What every version of a manifest begins with."""
+
+    format: str = ""
+    format_version: int = 0
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -155,20 +193,34 @@ def read_manifest(directory: Path) -> Manifest:
         raise StoreError(f"no store at {directory}: there is no such directory. Make one: tokpress build --help")
     if not path.is_file():
         if (directory / PLAN).is_file():
-            raise StoreError(f"the store at {directory} is not finished. Run its `tokpress build` command again.")
+            raise StoreError(
+                f"the store at {directory} is not finished: it has no {MANIFEST}. Run its `tokpress build` command again."
+            )
         raise StoreError(f"no store at {directory}: it has no {MANIFEST}. Make one: tokpress build --help")
-    manifest = decode(path.read_bytes(), Manifest, str(path))
-    if manifest.format != "tokpress-store" or manifest.format_version != FORMAT_VERSION:
+    header = read_record(path, _Header)
+    if header.format != FORMAT:
+        raise StoreError(f"no store at {directory}: {path} is not the manifest of one. Is it the right directory?")
+    if header.format_version != FORMAT_VERSION:
         raise StoreError(
-            f"{path} has format {manifest.format} version {manifest.format_version}; this tokpress reads "
-            f"version {FORMAT_VERSION}. Update it: pip install -U tokpress"
+            f"{path} has format version {header.format_version}; this tokpress reads version {FORMAT_VERSION}. "
+            "Update it: pip install -U tokpress"
         )
+    manifest = read_record(path, Manifest)
+    _check_names(manifest, path)
+    return manifest
+
+
+def _check_names(manifest: Manifest, path: Path) -> None:
+    """Every file that a reader may open lies inside the store and belongs to one shard."""
+    names = list(manifest.files)
     for split, entry in manifest.splits.items():
         for shard in entry.shards:
-            if shard.split != split or not _SAFE_NAME.fullmatch(shard.name) or shard.name.startswith("."):
-                raise StoreError(f"{path} names a shard {shard.name!r}, which is not a shard's name. Do not trust it.")
-    for name in manifest.files:
+            if shard.split != split or not set(SHARD_FILES) <= shard.files.keys():
+                raise StoreError(f"{path} lists {shard.name!r}, which is no shard of split {split!r}. Do not trust it.")
+            names += [shard.path(extension) for extension in shard.files]
+    for name in names:
         parts = name.split("/")
         if len(parts) > 2 or not all(_SAFE_NAME.fullmatch(part) and part.strip(".") for part in parts):
             raise StoreError(f"{path} names a file {name!r}, which is not inside the store. Do not trust it.")
-    return manifest
+    if len(set(names)) < len(names):
+        raise StoreError(f"{path} names a file twice. Do not trust it.")

@@ -13,14 +13,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s
-from tokpress.errors import StoreError
-from tokpress.store.manifest import PLAN, SHARDS, TOKENIZER, Manifest, Plan, Receipt, decode, read_manifest
+from tokpress.engines.base import TokenizerFiles
+from tokpress.engines.load import open_files, reference_engine
+from tokpress.errors import StoreError, TokenizerError
+from tokpress.store.manifest import (
+    PLAN,
+    TOKENIZER,
+    Manifest,
+    Plan,
+    Receipt,
+    read_manifest,
+    read_record,
+    verify_hint,
+)
 
 if TYPE_CHECKING:
     from tokpress.engines.base import Engine
     from tokpress.store.verify import Report
+
+_INT64 = np.dtype("<i8")
 
 
 def open_store(path: str | os.PathLike[str], split: str = "train") -> Store:
@@ -33,7 +47,9 @@ class Store:
 
     def __init__(self, directory: Path, manifest: Manifest, split: str = "train") -> None:
         if split not in manifest.splits:
-            raise StoreError(f"{directory} has no split {split!r}; it has {', '.join(manifest.splits)}.")
+            raise StoreError(
+                f"{directory} has no split {split!r}. Choose one that it has: {', '.join(manifest.splits)}."
+            )
         self.path = directory
         self.manifest = manifest
         self.split_name = split
@@ -50,11 +66,11 @@ class Store:
 
     @property
     def num_docs(self) -> int:
-        return self.manifest.splits[self.split_name].docs
+        return int(self._doc_ends[-1]) if len(self._doc_ends) else 0
 
     @property
     def num_tokens(self) -> int:
-        return self.manifest.splits[self.split_name].tokens
+        return int(self._token_ends[-1]) if len(self._token_ends) else 0
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -141,29 +157,28 @@ class Store:
 
     @cached_property
     def plan(self) -> Plan:
-        return decode((self.path / PLAN).read_bytes(), Plan, str(self.path / PLAN))
+        return read_record(self.path / PLAN, Plan)
 
     @cached_property
     def engine(self) -> Engine:
         """The reference engine, made from the tokenizer files in the store."""
-        from tokpress.engines.load import open_files, reference_engine
-
-        kind = self.manifest.tokenizer.kind
-        prefix = f"{TOKENIZER}/"
-        names = [name.removeprefix(prefix) for name in self.manifest.files if name.startswith(prefix)]
-        return reference_engine(open_files(kind, self.path / TOKENIZER, names), self.manifest.special_tokens)
+        try:
+            return reference_engine(tokenizer_files(self.path, self.manifest), self.manifest.special_tokens)
+        except (OSError, KeyError, TokenizerError) as error:
+            raise StoreError(
+                f"the tokenizer in {self.path / TOKENIZER} cannot be loaded: {error}. {verify_hint(self.path)}"
+            ) from error
 
     def _locate(self, i: int) -> tuple[Shard, int]:
-        if i < 0:
-            i += self.num_docs
-        if not 0 <= i < self.num_docs:
+        if not -self.num_docs <= i < self.num_docs:
             raise IndexError(f"document {i} is outside this split's {self.num_docs:,} documents")
+        i = i % self.num_docs
         index = int(np.searchsorted(self._doc_ends, i, "right"))
         return self._shard(index), i - (int(self._doc_ends[index - 1]) if index else 0)
 
     def _shard(self, index: int) -> Shard:
         if index not in self._shards:
-            self._shards[index] = Shard(self.path / SHARDS, self._receipts[index], self.dtype)
+            self._shards[index] = Shard(self.path, self._receipts[index], self.dtype)
         return self._shards[index]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,25 +188,32 @@ class Store:
 
 
 class Shard:
-    """One shard's files, mapped."""
+    """One shard's files, mapped. A map needs no open file, so that a store may have more shards than there are handles."""
 
-    def __init__(self, directory: Path, receipt: Receipt, dtype: np.dtype[Any]) -> None:
+    def __init__(self, store: Path, receipt: Receipt, dtype: np.dtype[Any]) -> None:
         self.receipt = receipt
-        self.ids: Ids = self._map(directory, "bin", dtype)
-        self.ends: Int64s = self._map(directory, "ends", np.dtype("<i8"))
-        self.positions: Int64s = self._map(directory, "pos", np.dtype("<i8"))
+        self.ids: Ids = _map(store, receipt.path("bin"), dtype, receipt.tokens)
+        self.ends: Int64s = _map(store, receipt.path("ends"), _INT64, receipt.docs)
+        self.positions: Int64s = _map(store, receipt.path("pos"), _INT64, receipt.docs)
 
-    def _map(self, directory: Path, extension: str, dtype: np.dtype[Any]) -> Any:
-        path = directory / f"{self.receipt.name}.{extension}"
-        expected = self.receipt.files[extension].bytes
-        try:
-            found = path.stat().st_size
-        except OSError as error:
-            raise StoreError(f"{path} is missing. Look at the store: tokpress verify {directory.parent}") from error
-        if found != expected:
-            raise StoreError(
-                f"{path} has {found:,} bytes instead of {expected:,}. Look at the store: tokpress verify {directory.parent}"
-            )
-        if not expected:  # an empty file cannot be mapped
-            return np.empty(0, dtype)
-        return np.asarray(np.memmap(path, dtype, "r"))
+
+def _map(store: Path, name: str, dtype: np.dtype[Any], count: int) -> Any:
+    path = store / name
+    if not path.is_file():
+        raise StoreError(f"{path} is missing. {verify_hint(store)}")
+    try:
+        with pa.memory_map(os.fsencode(path)) as file:
+            data = file.read_buffer()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error}. {verify_hint(store)}") from error
+    expected = count * dtype.itemsize
+    if len(data) != expected:
+        raise StoreError(f"{path} has {len(data):,} bytes instead of {expected:,}. {verify_hint(store)}")
+    return np.frombuffer(data, dtype)
+
+
+def tokenizer_files(store: Path, manifest: Manifest) -> TokenizerFiles:
+    """The tokenizer as the store keeps it."""
+    prefix = f"{TOKENIZER}/"
+    names = [name.removeprefix(prefix) for name in manifest.files if name.startswith(prefix)]
+    return open_files(manifest.tokenizer.kind, store / TOKENIZER, names)

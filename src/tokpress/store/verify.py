@@ -2,15 +2,15 @@
 
 In: a store's directory. Out: a `Report` that names every damaged file. Checked are the size and checksum of every file,
 the counts, that the document ends rise and close, that every id is in the vocabulary, and that no record was lost:
-read = written + rejected in every unit.
+read = written + rejected in every unit. What a checksum covers is looked into only after the checksum is found right.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,18 +23,20 @@ from tokpress.store.manifest import (
     PLAN,
     REJECTS,
     SHARDS,
+    TOKENIZER,
     Counts,
     FileEntry,
     Manifest,
     Plan,
     Receipt,
-    decode,
     encode,
+    fingerprint,
     is_intact,
     read_manifest,
+    read_record,
+    shard_name,
 )
-
-_CHUNK_TOKENS = 4 * 1024**2
+from tokpress.store.reader import Shard, tokenizer_files
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -58,24 +60,26 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return not self.problems
 
 
-def verify_store(path: str | os.PathLike[str], *, progress: Callable[[int], None] = lambda _: None) -> Report:
-    """Checks a whole store; `progress` is told the bytes checked. Raises StoreError only if there is no store at all."""
+def verify_store(path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> Report:
+    """Checks a whole store; `progress` is told the bytes just checked and those of the whole store.
+
+    Raises StoreError only if there is no store at all.
+    """
     directory = Path(path)
     if not (directory / MANIFEST).is_file():
         read_manifest(directory)  # raises, and says what is missing
-    data = (directory / MANIFEST).read_bytes()
     try:
         manifest = read_manifest(directory)
-        intact = is_intact(manifest, data)
+        data = (directory / MANIFEST).read_bytes()
     except StoreError as error:
-        return _only_manifest(directory, len(data), str(error))
-    if not intact:
-        return _only_manifest(directory, len(data), "its checksum does not match: it was changed after the build")
+        return _only_manifest(directory, str(error))
+    if not is_intact(manifest, data):
+        return _only_manifest(directory, "its checksum does not match: it was changed after the build")
     check = _Check(directory, manifest, progress)
     problems = list(check.run())
     return Report(
         path=str(directory),
-        files=check.files + 1,
+        files=len(check.entries) + 1,
         bytes=check.bytes + len(data),
         docs=sum(split.docs for split in manifest.splits.values()),
         tokens=sum(split.tokens for split in manifest.splits.values()),
@@ -83,141 +87,184 @@ def verify_store(path: str | os.PathLike[str], *, progress: Callable[[int], None
     )
 
 
-def _only_manifest(directory: Path, size: int, message: str) -> Report:
-    problem = Problem(MANIFEST, message)
-    return Report(path=str(directory), files=1, bytes=size, docs=0, tokens=0, problems=[problem])
+def _only_manifest(directory: Path, message: str) -> Report:
+    size = (directory / MANIFEST).stat().st_size
+    return Report(path=str(directory), files=1, bytes=size, docs=0, tokens=0, problems=[Problem(MANIFEST, message)])
 
 
 class _Check:
     """One pass over a store whose manifest is intact."""
 
-    def __init__(self, directory: Path, manifest: Manifest, progress: Callable[[int], None]) -> None:
+    def __init__(self, directory: Path, manifest: Manifest, progress: Callable[[int, int], None] | None) -> None:
         self.directory = directory
         self.manifest = manifest
         self.progress = progress
-        self.files = 0
+        self.shards = [receipt for split in manifest.splits.values() for receipt in split.shards]
+        self.entries = manifest.files | {
+            receipt.path(extension): entry for receipt in self.shards for extension, entry in receipt.files.items()
+        }
+        self.total = sum(entry.bytes for entry in self.entries.values())
         self.bytes = 0
+        self.sound: set[str] = set()  # files with the right bytes
 
     def run(self) -> Iterator[Problem]:
-        for name, entry in self.manifest.files.items():
+        for name, entry in self.entries.items():
             yield from self._file(name, entry)
-        for split, listed in self.manifest.splits.items():
-            for receipt in listed.shards:
-                yield from self._shard(receipt)
-            totals = (sum(receipt.docs for receipt in listed.shards), sum(receipt.tokens for receipt in listed.shards))
-            if totals != (listed.docs, listed.tokens):
-                yield Problem(MANIFEST, f"split {split} does not add up: its shards hold {totals} documents and tokens")
-        yield from self._conservation()
-        yield from self._strangers()
+        yield from self._listing()
+        for receipt in self.shards:
+            yield from self._shard(receipt)
+        yield from self._splits()
+        yield from self._units()
+        yield from self._plan()
+        yield from self._meaning()
 
     def _file(self, name: str, entry: FileEntry) -> Iterator[Problem]:
         path = self.directory / name
-        self.files += 1
         try:
+            if not path.is_file():  # a pipe or a device would keep us waiting
+                yield Problem(name, "is not a file" if path.exists() else "is missing")
+                return
             size = path.stat().st_size
             if size != entry.bytes:
                 yield Problem(name, f"has {size:,} bytes instead of {entry.bytes:,}")
             elif file_checksum(path) != entry.xxh3:
                 yield Problem(name, "its checksum does not match: the bytes were changed")
+            else:
+                self.sound.add(name)
             self.bytes += size
-            self.progress(size)
-        except FileNotFoundError:
-            yield Problem(name, "is missing")
         except OSError as error:
             yield Problem(name, f"cannot be read: {error.strerror}")
+        if self.progress is not None:
+            self.progress(entry.bytes, self.total)
+
+    def _listing(self) -> Iterator[Problem]:
+        """The manifest lists every file that a store must have, and there are no others."""
+        for name in (PLAN, *(receipt.path("json") for receipt in self.shards)):
+            if name not in self.entries:
+                yield Problem(name, "is not listed in the manifest: nothing vouches for it")
+        for folder in (SHARDS, REJECTS, TOKENIZER):
+            found = sorted((self.directory / folder).iterdir()) if (self.directory / folder).is_dir() else []
+            for path in found:
+                name = f"{folder}/{path.name}"
+                if name not in self.entries:
+                    yield Problem(name, "is not listed in the manifest: no part of this store")
 
     def _shard(self, receipt: Receipt) -> Iterator[Problem]:
-        names = {extension: f"{SHARDS}/{receipt.name}.{extension}" for extension in receipt.files}
-        broken = False
-        for extension, entry in receipt.files.items():
-            for problem in self._file(names[extension], entry):
-                broken = True
-                yield problem
-        if broken:
-            return
-        receipt_name = f"{SHARDS}/{receipt.name}.json"
-        try:
-            if (self.directory / receipt_name).read_bytes() != encode(receipt):
-                yield Problem(receipt_name, "differs from what the manifest says of this shard")
-        except OSError:
-            pass  # reported with the other files
-        ids = _mapped(self.directory / names["bin"], np.dtype(self.manifest.dtype).newbyteorder("<"))
-        ends = _mapped(self.directory / names["ends"], np.dtype("<i8"))
-        positions = _mapped(self.directory / names["pos"], np.dtype("<i8"))
-        if len(ends) != receipt.docs or len(positions) != receipt.docs:
-            yield Problem(
-                names["ends"], f"holds {len(ends):,} ends and {len(positions):,} positions for {receipt.docs:,}"
-            )
-            return
-        if (ends[-1] if len(ends) else 0) != len(ids) or len(ids) != receipt.tokens:
-            yield Problem(names["ends"], f"does not close: the last document should end at token {len(ids):,}")
-        if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any()):
-            yield Problem(names["ends"], "document ends do not rise")
+        receipt_name, bin_name, ends_name = (receipt.path(extension) for extension in ("json", "bin", "ends"))
+        if receipt_name in self.sound and (self.directory / receipt_name).read_bytes() != encode(receipt):
+            yield Problem(receipt_name, "differs from what the manifest says of this shard")
+        if receipt.counts.written != receipt.docs:
+            yield Problem(receipt_name, "counts other documents than it holds")
         if sum(docs for _, docs in receipt.sources) != receipt.docs:
             yield Problem(receipt_name, "the documents of its sources do not add up")
-        top = max((int(ids[i : i + _CHUNK_TOKENS].max()) for i in range(0, len(ids), _CHUNK_TOKENS)), default=-1)
-        if top != receipt.max_id or top >= self.manifest.tokenizer.vocab_size:
-            yield Problem(names["bin"], f"its largest id is {top}, not {receipt.max_id}, or outside the vocabulary")
+        if not all(receipt.path(extension) in self.sound for extension in receipt.files):
+            return
+        try:
+            shard = Shard(self.directory, receipt, np.dtype(self.manifest.dtype).newbyteorder("<"))
+        except StoreError as error:
+            yield Problem(receipt_name, f"counts other documents or tokens than its files hold: {error}")
+            return
+        ends = shard.ends
+        if (ends[-1] if len(ends) else 0) != len(shard.ids):
+            yield Problem(ends_name, f"does not close: the last document should end at token {len(shard.ids):,}")
+        if len(ends) and (ends[0] < 0 or (ends[1:] < ends[:-1]).any()):
+            yield Problem(ends_name, "document ends do not rise")
+        top = int(shard.ids.max()) if len(shard.ids) else -1
+        if top >= self.manifest.tokenizer.vocab_size:
+            vocab_size = self.manifest.tokenizer.vocab_size
+            yield Problem(bin_name, f"holds id {top}, which is outside the vocabulary of {vocab_size:,} tokens")
+        if top != receipt.max_id:
+            yield Problem(bin_name, f"its largest id is {top}, its receipt says {receipt.max_id}")
 
-    def _conservation(self) -> Iterator[Problem]:
-        units = [Counts() for _ in self.manifest.units]
-        for split in self.manifest.splits.values():
-            for receipt in split.shards:
-                if receipt.unit >= len(units):
-                    yield Problem(
-                        f"{SHARDS}/{receipt.name}.json", f"belongs to unit {receipt.unit}, which is not planned"
-                    )
-                    continue
-                units[receipt.unit] += receipt.counts
-                if receipt.counts.written != receipt.docs:
-                    yield Problem(f"{SHARDS}/{receipt.name}.json", "counts other documents than it holds")
-        total = Counts()
-        for unit, (counted, listed) in enumerate(zip(units, self.manifest.units, strict=True)):
-            total += counted
-            rejects = f"{REJECTS}/{unit:05d}.jsonl"
-            if counted != listed:
+    def _splits(self) -> Iterator[Problem]:
+        for name, split in self.manifest.splits.items():
+            docs = sum(receipt.docs for receipt in split.shards)
+            tokens = sum(receipt.tokens for receipt in split.shards)
+            if (docs, tokens) != (split.docs, split.tokens):
                 yield Problem(
-                    MANIFEST, f"unit {unit} does not add up: its receipts say {counted}, the manifest {listed}"
+                    MANIFEST,
+                    f"split {name} does not add up: its shards hold {docs:,} documents and {tokens:,} tokens, "
+                    f"not {split.docs:,} and {split.tokens:,}",
                 )
-            if counted.read != counted.written + counted.rejected:
-                yield Problem(MANIFEST, f"unit {unit} lost records: {counted}")
-            if self._rejected(rejects) != counted.rejected:
-                yield Problem(rejects, f"does not hold the {counted.rejected:,} rejected records of unit {unit}")
+            yield from self._chain(name, split.shards)
+
+    def _chain(self, split: str, shards: list[Receipt]) -> Iterator[Problem]:
+        """Shards stand in order and none is left out: each receipt says whether its unit goes on."""
+        unit = number = 0
+        for receipt in shards:
+            if (receipt.unit, receipt.number) != (unit, number):
+                break
+            unit, number = (unit + 1, 0) if receipt.next_input is None else (unit, number + 1)
+        else:
+            if (unit, number) == (len(self.manifest.units), 0):
+                return
+        yield Problem(MANIFEST, f"shard {shard_name(split, unit, number)} is not where it should be listed")
+
+    def _units(self) -> Iterator[Problem]:
+        """No record was lost: read = written + rejected, in every unit and in all."""
+        counted = [Counts() for _ in self.manifest.units]
+        for receipt in self.shards:
+            if receipt.unit < len(counted):  # else the chain is broken, and was reported
+                counted[receipt.unit] += receipt.counts
+        reasons: Counter[str] = Counter()
+        for unit, (counts, listed) in enumerate(zip(counted, self.manifest.units, strict=True)):
+            if counts != listed:
+                yield Problem(MANIFEST, f"unit {unit} does not add up: {listed}, but its receipts say {counts}")
+            if counts.read != counts.written + counts.rejected:
+                yield Problem(MANIFEST, f"unit {unit} lost records: {counts}")
+            name = f"{REJECTS}/{unit:05d}.jsonl"
+            rejects = self._rejects(name)
+            if rejects is not None:
+                reasons += rejects
+                if rejects.total() != counts.rejected:
+                    yield Problem(name, f"holds {rejects.total():,} records, but unit {unit} has {counts}")
+            elif name in self.sound:
+                yield Problem(name, "is not a list of rejected records")
+        total = sum(counted, Counts())
         if total != self.manifest.totals:
-            yield Problem(MANIFEST, f"the totals do not add up: {total}")
+            yield Problem(MANIFEST, f"the totals do not add up: {self.manifest.totals}, but the units have {total}")
+        if dict(reasons) != self.manifest.rejects and reasons.total() == total.rejected:
+            yield Problem(MANIFEST, f"counts rejects as {self.manifest.rejects}, but they are {dict(reasons)}")
+
+    def _rejects(self, name: str) -> Counter[str] | None:
+        """Rejected records by reason; None if there should be a file of them and it cannot be read."""
+        reasons: Counter[str] = Counter()
+        if name not in self.entries:
+            return reasons
+        if name not in self.sound:
+            return None
+        decoder = msgspec.json.Decoder(Reject)
         try:
-            plan = decode((self.directory / PLAN).read_bytes(), Plan, PLAN)
-        except (StoreError, OSError):
-            return  # reported with the other files
-        if len(plan.units) != len(units):
-            yield Problem(PLAN, f"has {len(plan.units)} units, the manifest {len(units)}")
+            with (self.directory / name).open("rb") as lines:
+                for line in lines:
+                    reject = decoder.decode(line)
+                    reasons[reject.reason] += reject.records
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return reasons
 
-    def _rejected(self, name: str) -> int:
-        if name not in self.manifest.files:
-            return 0
+    def _plan(self) -> Iterator[Problem]:
+        if PLAN not in self.sound:
+            return
         try:
-            rejects = msgspec.json.Decoder(Reject).decode_lines((self.directory / name).read_bytes())
-        except (msgspec.DecodeError, UnicodeDecodeError, OSError):
-            return -1
-        return sum(reject.records for reject in rejects)
+            plan = read_record(self.directory / PLAN, Plan)
+        except StoreError as error:
+            yield Problem(PLAN, str(error))
+            return
+        if len(plan.units) != len(self.manifest.units):
+            yield Problem(PLAN, f"has {len(plan.units):,} units, the manifest {len(self.manifest.units):,}")
+        if plan.tokenizer != self.manifest.tokenizer:
+            yield Problem(PLAN, "is for another tokenizer than the manifest")
+        for receipt in self.shards:
+            if any(source >= len(plan.inputs) for source, _ in receipt.sources):
+                yield Problem(receipt.path("json"), "names an input that is not in the plan")
 
-    def _strangers(self) -> Iterator[Problem]:
-        """Shard files that the manifest does not list: nothing reads them, but they should not be there."""
-        listed = {
-            f"{receipt.name}.{extension}"
-            for split in self.manifest.splits.values()
-            for receipt in split.shards
-            for extension in (*receipt.files, "json")
-        }
-        for entry in sorted((self.directory / SHARDS).iterdir()) if (self.directory / SHARDS).is_dir() else []:
-            if entry.name not in listed:
-                yield Problem(f"{SHARDS}/{entry.name}", "is not listed in the manifest")
-
-
-def _mapped(path: Path, dtype: np.dtype[Any]) -> Any:
-    return np.memmap(path, dtype, "r") if path.stat().st_size else np.empty(0, dtype)
-
-
-def stored_bytes(path: str | os.PathLike[str]) -> int:
-    """About how much there is to check."""
-    return sum(entry.stat().st_size for entry in Path(path).rglob("*") if entry.is_file())
+    def _meaning(self) -> Iterator[Problem]:
+        """Fingerprints say what the ids mean: they must be those of the files that are here."""
+        names = {name for name in self.manifest.files if name.startswith(f"{TOKENIZER}/")}
+        if names <= self.sound:
+            files = tokenizer_files(self.directory, self.manifest)
+            if files.fingerprint != self.manifest.tokenizer.fingerprint:
+                yield Problem(TOKENIZER, "its files are not those of the tokenizer that the manifest names")
+        if fingerprint(self.manifest) != self.manifest.fingerprint:
+            yield Problem(MANIFEST, "its fingerprint is not that of the tokens it lists")

@@ -14,9 +14,7 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s, TokenBatch
 from tokpress.store.durable import DurableFile, sync_directory, write_file
-from tokpress.store.manifest import Counts, FileEntry, Receipt, encode, shard_name
-
-_EXTENSIONS = ("bin", "ends", "pos")
+from tokpress.store.manifest import SHARD_FILES, Counts, FileEntry, Receipt, encode, shard_name
 
 
 class ShardWriter:
@@ -55,8 +53,7 @@ class ShardWriter:
     def append(self, tokens: TokenBatch, positions: Int64s, sources: npt.NDArray[np.int32]) -> None:
         if not len(tokens):
             return
-        if not self._open:
-            self._open = self._new_files()
+        self._open_files()
         self._open["bin"].write(tokens.ids)
         self._open["ends"].write((tokens.ends + self._tokens).astype("<i8", copy=False))
         self._open["pos"].write(positions.astype("<i8", copy=False))
@@ -76,8 +73,7 @@ class ShardWriter:
 
     def close_shard(self, counts: Counts, next_input: int | None, next_position: int | None) -> Receipt:
         """Ends the shard; it exists a little later. Raises what went wrong with the one before."""
-        if not self._open:
-            self._open = self._new_files()
+        self._open_files()
         receipt = Receipt(
             split=self._split,
             unit=self._unit,
@@ -100,8 +96,13 @@ class ShardWriter:
         return receipt
 
     def _commit(self, files: list[DurableFile], receipt_path: Path, receipt: Receipt) -> None:
-        for file in files:
-            file.commit()
+        try:
+            for file in files:
+                file.commit()
+        except BaseException:
+            for file in files:
+                file.abort()
+            raise
         sync_directory(self._directory)
         write_file(receipt_path, encode(receipt))
 
@@ -115,8 +116,10 @@ class ShardWriter:
         for file in self._open.values():
             file.abort()
 
-    def _new_files(self) -> dict[str, DurableFile]:
-        return {extension: DurableFile(self._path(extension)) for extension in _EXTENSIONS}
+    def _open_files(self) -> None:
+        for extension in SHARD_FILES:
+            if extension not in self._open:
+                self._open[extension] = DurableFile(self._path(extension))
 
     def _path(self, extension: str) -> Path:
         return self._directory / f"{shard_name(self._split, self._unit, self._number)}.{extension}"

@@ -1,0 +1,387 @@
+"""A whole build: what is checked before it, what stops it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tokpress
+from tokpress.batches import TokenBatch
+from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo
+from tokpress.engines.framing import Frame
+from tokpress.engines.load import reference_engine
+from tokpress.engines.parity import Parity
+from tokpress.errors import IdRangeError, InputError, ParityError, TokenizerError, TooManyRejects, UsageError
+from tokpress.run import coordinator
+from tokpress.run.plan import make_plan
+from tokpress.run.progress import FirstDocument, Reporter
+from tokpress.sources.base import Input
+from tokpress.store.manifest import MANIFEST, PLAN, Manifest, Plan
+
+
+def write_lines(path: Path, good: int, bad: int = 0) -> Path:
+    lines = [json.dumps({"text": f"document number {i}"}) for i in range(good)] + ["not json"] * bad
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "a.jsonl", 20)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+class TestOutputDirectory:
+    def test_is_made_with_its_parents(self, source: Path, tmp_path: Path) -> None:
+        store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "a" / "b")
+        assert len(tokpress.open(tmp_path / "a" / "b")) == len(store) == 20
+
+    def test_may_exist_if_it_is_empty(self, source: Path, out: Path) -> None:
+        out.mkdir()
+        assert len(tokpress.build(source, tokenizer="bytes", out=out)) == 20
+
+    def test_must_not_be_a_file(self, source: Path) -> None:
+        with pytest.raises(UsageError, match="is a file"):
+            tokpress.build(source, tokenizer="bytes", out=source)
+        assert source.read_text()
+
+    @pytest.mark.parametrize("overwrite", [False, True])
+    @pytest.mark.parametrize(
+        "name",
+        ["notes.txt", "shards/mine.bin", "tokenizer/mine.json", PLAN, MANIFEST, "plan.json/x", "manifest.json/x"],
+    )
+    def test_must_not_hold_anything_else(self, source: Path, out: Path, name: str, overwrite: bool) -> None:
+        """Also not what only looks like a store from afar: other tools write a plan.json, too."""
+        (out / name).parent.mkdir(parents=True)
+        (out / name).write_text('{"mine": true}')
+        (out / "shards").mkdir(exist_ok=True)
+        (out / "shards" / "precious").write_text("mine")
+        with pytest.raises(UsageError, match="not empty and not a store"):
+            tokpress.build(source, tokenizer="bytes", out=out, overwrite=overwrite)
+        assert (out / name).read_text() == '{"mine": true}'
+        assert (out / "shards" / "precious").read_text() == "mine"
+
+    def test_a_finished_store_is_not_overwritten_by_mistake(self, source: Path, out: Path) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out)
+        before = (out / MANIFEST).read_bytes()
+        with pytest.raises(UsageError, match=r"already holds a finished store.*--overwrite"):
+            tokpress.build(source, tokenizer="bytes", out=out)
+        assert (out / MANIFEST).read_bytes() == before
+        assert tokpress.open(out).verify().ok
+
+    def test_a_finished_store_is_overwritten_on_request(self, source: Path, out: Path, tmp_path: Path) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out, shard_size=10)
+        store = tokpress.build(write_lines(tmp_path / "b.jsonl", 3), tokenizer="bytes", out=out, overwrite=True)
+        assert len(store) == 3
+        assert store.verify().ok  # no stranger is left
+
+    @pytest.mark.parametrize("damaged", [PLAN, MANIFEST])
+    def test_a_damaged_store_is_overwritten_on_request(self, source: Path, out: Path, damaged: str) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out)
+        (out / damaged).write_bytes(b"?")
+        assert tokpress.build(source, tokenizer="bytes", out=out, overwrite=True).verify().ok
+
+    def test_an_unfinished_store_is_started_anew(self, source: Path, out: Path) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out, shard_size=10)
+        (out / MANIFEST).unlink()
+        (out / "shards" / "train-00000-000.bin.tmp").write_bytes(b"half")
+        (out / "rejects" / "00007.jsonl").write_bytes(b"old")
+        store = tokpress.build(source, tokenizer="bytes", out=out)
+        assert len(store) == 20
+        assert store.verify().ok
+
+    def test_is_not_touched_if_the_call_is_wrong(self, source: Path, out: Path) -> None:
+        for options in ({"tokenizer": "/no/such.json"}, {"engine": "tiktoken"}, {"eos_token": "<none>"}):
+            with pytest.raises(TokenizerError):
+                tokpress.build(source, **({"tokenizer": "bytes", "out": out} | options))  # type: ignore[arg-type]
+        with pytest.raises(UsageError):
+            tokpress.build("no-such-file.jsonl", tokenizer="bytes", out=out)
+        assert not out.exists()
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("option", "value", "said"),
+        [
+            ("unit_size", 0, "--unit-size"),
+            ("unit_size", "-5", "not a size"),
+            ("shard_size", 0, "--shard-size"),
+            ("shard_size", -1, "--shard-size"),
+            ("max_doc_bytes", 0, "--max-doc-bytes"),
+            ("batch_bytes", 0, "batch_bytes"),
+            ("audit_rate", 1.5, "--audit-rate"),
+            ("audit_rate", -0.1, "--audit-rate"),
+            ("audit_rate", float("nan"), "--audit-rate"),
+            ("workers", 0, "--workers"),
+            ("max_rejects", "few", "--max-rejects"),
+            ("max_rejects", "x%", "--max-rejects"),
+            ("special_tokens", "Parse", "special_tokens"),
+            ("engine", "warp", "engine"),
+            ("text_field", 5, "text_field"),
+            ("format", "csv", "--format"),
+        ],
+    )
+    def test_that_make_no_sense_are_refused_before_anything_is_done(
+        self, source: Path, out: Path, option: str, value: object, said: str
+    ) -> None:
+        with pytest.raises(UsageError, match=said):
+            tokpress.build(source, tokenizer="bytes", out=out, **{option: value})  # type: ignore[arg-type]
+        assert not out.exists()
+
+
+class TestRejects:
+    @pytest.mark.parametrize(
+        ("good", "bad", "max_rejects"),
+        [(20, 10, "1%"), (5, 10, "1%"), (2000, 20, "1%"), (10, 3, "3"), (0, 5, "5"), (20, 0, "0"), (100, 100, "50%")],
+    )
+    def test_up_to_the_limit_pass(self, tmp_path: Path, out: Path, good: int, bad: int, max_rejects: str) -> None:
+        source = write_lines(tmp_path / "b.jsonl", good, bad)
+        store = tokpress.build(source, tokenizer="bytes", out=out, max_rejects=max_rejects)
+        assert (store.num_docs, store.manifest.totals.rejected) == (good, bad)
+        assert store.verify().ok
+
+    @pytest.mark.parametrize(
+        ("good", "bad", "max_rejects"),
+        [(20, 11, "1%"), (2000, 21, "1%"), (10, 4, "3"), (20, 1, "0"), (100, 102, "50%"), (0, 5000, "1%")],
+    )
+    def test_above_the_limit_stop_the_build(
+        self, tmp_path: Path, out: Path, good: int, bad: int, max_rejects: str
+    ) -> None:
+        source = write_lines(tmp_path / "b.jsonl", good, bad)
+        with pytest.raises(
+            TooManyRejects, match=rf"more than --max-rejects {max_rejects} allows.*{out}/rejects"
+        ) as raised:
+            tokpress.build(source, tokenizer="bytes", out=out, max_rejects=max_rejects, batch_bytes=1000)
+        assert raised.value.exit_code == 3
+        assert not (out / MANIFEST).exists()
+        assert (out / "rejects" / "00000.jsonl").read_bytes().count(b"\n") > int(max_rejects.rstrip("%")) % 50
+
+    def test_stop_a_long_build_early(self, tmp_path: Path, out: Path) -> None:
+        source = write_lines(tmp_path / "b.jsonl", 0, 10_000)
+        with pytest.raises(TooManyRejects):
+            tokpress.build(source, tokenizer="bytes", out=out, batch_bytes=1000)
+        assert (out / "rejects" / "00000.jsonl").read_bytes().count(b"\n") < 3000
+
+
+class WrongEngine:
+    """Equal to the reference but for documents with a certain word in them."""
+
+    name = "gigatoken"
+
+    def __init__(self, reference: Engine, word: str, *, shift: int = 1) -> None:
+        self._reference = reference
+        self.info = reference.info
+        self._word = word
+        self._shift = shift
+
+    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
+        tokens = self._reference.encode(text, threads=threads)
+        ids = tokens.ids.copy()
+        for i, document in enumerate(text.to_pylist()):
+            if self._word in document:
+                ids[tokens.ends[i] - 1] += self._shift
+        return TokenBatch(ids, tokens.ends)
+
+    def decode(self, ids: Any) -> str:
+        return self._reference.decode(ids)
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._reference.token_bytes(token)
+
+
+@pytest.fixture
+def wrong_about(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes the fast engine wrong about documents with this word."""
+
+    def make(word: str, *, sampled: bool = True, shift: int = 1) -> None:
+        def fast_engine(files: TokenizerFiles, policy: str, info: TokenizerInfo) -> Engine:
+            return WrongEngine(reference_engine(files, "text"), word, shift=shift)
+
+        monkeypatch.setattr(coordinator, "fast_engine", fast_engine)
+        if not sampled:
+            monkeypatch.setattr(coordinator, "sample_texts", lambda *args, **kwargs: iter(()))
+
+    return make
+
+
+class TestProof:
+    def test_an_equal_engine_is_used(self, source: Path, out: Path, bpe: Path) -> None:
+        parity = tokpress.build(source, tokenizer=bpe, out=out).manifest.parity
+        assert (parity.outcome, parity.engine, parity.reference) == ("equal", "gigatoken", "huggingface")
+        assert parity.docs > 20
+
+    def test_an_engine_that_differs_on_the_user_s_text_is_not(
+        self, source: Path, out: Path, bpe: Path, wrong_about: Any
+    ) -> None:
+        wrong_about("number 7")
+        store = tokpress.build(source, tokenizer=bpe, out=out)
+        parity = store.manifest.parity
+        assert (parity.outcome, parity.engine) == ("different", "huggingface")
+        assert parity.difference is not None
+        assert "number 7" in parity.difference.text
+        assert [store.text(i) for i in range(20)] == [f"document number {i}" for i in range(20)]
+
+    def test_an_engine_that_was_asked_for_and_differs_is_an_error(
+        self, source: Path, out: Path, bpe: Path, wrong_about: Any
+    ) -> None:
+        wrong_about("number 7")
+        with pytest.raises(ParityError, match=r"number 7.*--engine huggingface"):
+            tokpress.build(source, tokenizer=bpe, out=out, engine="gigatoken")
+        assert not out.exists()
+
+    def test_the_audit_stops_an_engine_that_differs_later(
+        self, source: Path, out: Path, bpe: Path, wrong_about: Any
+    ) -> None:
+        wrong_about("number 7", sampled=False)
+        with pytest.raises(ParityError, match=r"the audit found .*number 7.*--engine huggingface"):
+            tokpress.build(source, tokenizer=bpe, out=out, audit_rate=1.0)
+        assert not (out / MANIFEST).exists()
+        assert not list(out.rglob("*.tmp"))
+
+    def test_the_audit_counts_what_it_compared(self, source: Path, out: Path, bpe: Path) -> None:
+        audit = tokpress.build(source, tokenizer=bpe, out=out, audit_rate=1.0).manifest.audit
+        assert (audit.rate, audit.docs) == (1.0, 20)
+        assert audit.bytes == sum(len(f"document number {i}") for i in range(20))
+
+    def test_the_reference_needs_no_audit(self, source: Path, out: Path, bpe: Path) -> None:
+        manifest = tokpress.build(source, tokenizer=bpe, out=out, engine="huggingface", audit_rate=1.0).manifest
+        assert (manifest.parity.outcome, manifest.audit.rate, manifest.audit.docs) == ("not-needed", 0.0, 0)
+
+    def test_an_id_outside_the_vocabulary_is_never_written(
+        self, source: Path, out: Path, bpe: Path, wrong_about: Any
+    ) -> None:
+        wrong_about("number 7", sampled=False, shift=1_000_000)
+        with pytest.raises(IdRangeError, match="outside its vocabulary"):
+            tokpress.build(source, tokenizer=bpe, out=out, audit_rate=0)
+        assert not (out / MANIFEST).exists()
+        assert not list(out.rglob("*.tmp"))
+
+    @pytest.mark.parametrize("engine", ["sentencepiece", "tiktoken", "huggingface", "gigatoken"])
+    def test_an_engine_of_another_kind_is_refused(self, source: Path, out: Path, engine: Any) -> None:
+        with pytest.raises(TokenizerError):
+            tokpress.build(source, tokenizer="bytes", out=out, engine=engine)
+
+
+class Listener(Reporter):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.inputs: Sequence[Input] = ()
+        self.first: FirstDocument | None = None
+        self.total = self.input_bytes = self.docs = self.tokens = self.rejects = 0
+        self.manifest: Manifest | None = None
+
+    def prepared(self, inputs: Sequence[Input], info: TokenizerInfo, frame: Frame) -> None:
+        self.heard.append("prepared")
+        self.inputs = inputs
+
+    def proved(self, parity: Parity) -> None:
+        self.heard.append("proved")
+
+    def first_document(self, document: FirstDocument) -> None:
+        self.heard.append("first_document")
+        self.first = document
+
+    def started(self, total_bytes: int) -> None:
+        self.heard.append("started")
+        self.total = total_bytes
+
+    def advanced(self, *, input_bytes: int, docs: int, tokens: int, rejects: int) -> None:
+        self.input_bytes += input_bytes
+        self.docs += docs
+        self.tokens += tokens
+        self.rejects += rejects
+
+    def stopped(self) -> None:
+        self.heard.append("stopped")
+
+    def finished(self, manifest: Manifest) -> None:
+        self.heard.append("finished")
+        self.manifest = manifest
+
+
+class TestReporting:
+    def test_a_build_tells_what_it_does(self, tmp_path: Path, out: Path) -> None:
+        source = write_lines(tmp_path / "b.jsonl", 20, 2)
+        listener = Listener()
+        store = tokpress.build(source, tokenizer="bytes", out=out, reporter=listener)
+        assert listener.heard == ["prepared", "proved", "first_document", "started", "stopped", "finished"]
+        assert [item.path for item in listener.inputs] == [str(source)]
+        assert listener.total == listener.input_bytes == source.stat().st_size
+        assert (listener.docs, listener.tokens, listener.rejects) == (20, store.num_tokens, 2)
+        assert listener.manifest == store.manifest
+
+    def test_the_first_document_is_shown_as_it_will_be_stored(self, source: Path, out: Path) -> None:
+        listener = Listener()
+        tokpress.build(source, tokenizer="bytes", out=out, reporter=listener)
+        assert listener.first == FirstDocument(head="document number 0<|endoftext|>", tail="", tokens=18)
+
+    def test_a_long_first_document_is_shown_by_its_ends(self, tmp_path: Path, out: Path) -> None:
+        (tmp_path / "a.txt").write_text("begin" + "x" * 1000 + "end")
+        listener = Listener()
+        tokpress.build(tmp_path / "a.txt", tokenizer="bytes", out=out, reporter=listener)
+        assert listener.first is not None
+        assert listener.first.head.startswith("begin")
+        assert listener.first.tail.endswith("end<|endoftext|>")
+        assert listener.first.tokens == 1009
+
+    def test_a_failing_build_stops_the_bar(self, tmp_path: Path, out: Path) -> None:
+        listener = Listener()
+        with pytest.raises(TooManyRejects):
+            tokpress.build(
+                write_lines(tmp_path / "b.jsonl", 0, 20), tokenizer="bytes", out=out, max_rejects="0", reporter=listener
+            )
+        assert listener.heard[-1] == "stopped"
+
+    def test_an_input_without_documents_is_a_store_without_documents(self, tmp_path: Path, out: Path) -> None:
+        (tmp_path / "a.jsonl").write_bytes(b"")
+        listener = Listener()
+        store = tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=out, reporter=listener)
+        assert "first_document" not in listener.heard
+        assert (store.num_docs, store.num_tokens) == (0, 0)
+        assert store.verify().ok
+
+    def test_how_it_went_stands_in_the_manifest(self, source: Path, out: Path) -> None:
+        run = tokpress.build(source, tokenizer="bytes", out=out).manifest.run
+        assert run["input_bytes"] == source.stat().st_size
+        assert run["text_bytes"] == sum(len(f"document number {i}") for i in range(20))
+        assert run["versions"]["tokpress"] == tokpress.__version__
+        assert set(run["stage_seconds"]) == {"read", "encode", "write"}
+
+
+class TestInputs:
+    def test_one_that_cannot_be_read_is_an_error_and_leaves_no_store(
+        self, source: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def gone(*args: Any) -> Plan:
+            source.unlink()
+            return make_plan(*args)
+
+        monkeypatch.setattr(coordinator, "make_plan", gone)
+        with pytest.raises(InputError, match=r"cannot read .*a\.jsonl"):
+            tokpress.build(source, tokenizer="bytes", out=out)
+        assert not (out / MANIFEST).exists()
+
+    def test_are_stored_in_the_order_given(self, tmp_path: Path, out: Path) -> None:
+        for name in "cab":
+            (tmp_path / f"{name}.txt").write_text(name)
+        store = tokpress.build([tmp_path / f"{name}.txt" for name in "bca"], tokenizer="bytes", out=out)
+        assert [store.text(i) for i in range(3)] == ["b", "c", "a"]
+
+
+class TestDtype:
+    @pytest.mark.parametrize("bos", [False, True])
+    def test_is_the_smallest_for_the_whole_vocabulary(self, source: Path, out: Path, bos: bool) -> None:
+        store = tokpress.build(source, tokenizer="bytes", out=out, bos=bos, bos_token="<|endoftext|>")
+        assert store.dtype == np.dtype("<u2")
+        assert store.manifest.bos_id == (256 if bos else None)
+        assert store.doc(0).tolist() == ([256] if bos else []) + [*b"document number 0", 256]

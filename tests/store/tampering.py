@@ -1,0 +1,104 @@
+"""Stores that are changed on purpose: by accident (bytes) or by someone who knows the format (checksums and all)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tokpress.store.durable import file_checksum
+from tokpress.store.manifest import (
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    Receipt,
+    encode,
+    fingerprint,
+    read_manifest,
+    seal,
+)
+
+Change = Callable[[Receipt], Receipt]
+
+
+def store_files(directory: Path) -> dict[str, bytes]:
+    """Every file of a store, by its path inside."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def reseal(directory: Path, **changes: object) -> Manifest:
+    """Puts other values into the manifest, with a checksum that fits them."""
+    manifest = seal(msgspec.structs.replace(read_manifest(directory), **changes))
+    (directory / MANIFEST).write_bytes(encode(manifest))
+    return manifest
+
+
+def forge(directory: Path, change: Change = lambda receipt: receipt) -> None:
+    """Makes every checksum fit what is on disk now, in receipts and manifest, and the receipts be as `change` says."""
+    manifest = read_manifest(directory)
+    splits = {}
+    for name, split in manifest.splits.items():
+        shards = []
+        for old in split.shards:
+            files = {extension: file_entry(directory / old.path(extension)) for extension in old.files}
+            receipt = change(msgspec.structs.replace(old, files=files))
+            (directory / old.path("json")).write_bytes(encode(receipt))
+            shards.append(receipt)
+        splits[name] = msgspec.structs.replace(split, shards=shards)
+    files = {name: file_entry(directory / name) for name in manifest.files if (directory / name).exists()}
+    forged = msgspec.structs.replace(manifest, splits=splits, files=files)
+    reseal(directory, splits=splits, files=files, fingerprint=fingerprint(forged))
+
+
+def file_entry(path: Path) -> FileEntry:
+    return FileEntry(path.stat().st_size, file_checksum(path))
+
+
+@contextmanager
+def damaged(directory: Path, files: dict[str, bytes], kind: str, rng: random.Random) -> Iterator[list[str]]:
+    """A store with one thing broken, and the names of the files it was done to; whole again afterwards."""
+    names = [_choose(files, kind, rng)]
+    data = files[names[0]]
+    if kind == "flip":
+        at, bit = rng.randrange(len(data)), 1 << rng.randrange(8)
+        _write(directory / names[0], data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
+    elif kind == "truncate":
+        _write(directory / names[0], data[: rng.randrange(len(data))])
+    elif kind == "empty":
+        _write(directory / names[0], b"")
+    elif kind == "append":
+        _write(directory / names[0], data + rng.randbytes(rng.randrange(1, 20)))
+    elif kind == "delete":
+        (directory / names[0]).unlink()
+    elif kind == "swap":
+        names.append(rng.choice(_twins(files, names[0])))
+        for name, other in (names, reversed(names)):
+            _write(directory / name, files[other])
+    try:
+        yield names
+    finally:
+        for name in names:
+            _write(directory / name, files[name])
+
+
+def _choose(files: dict[str, bytes], kind: str, rng: random.Random) -> str:
+    if kind == "swap":
+        return rng.choice([name for name in files if _twins(files, name)])
+    return rng.choice([name for name, data in files.items() if data or kind in ("append", "delete")])
+
+
+def _twins(files: dict[str, bytes], name: str) -> list[str]:
+    """Other files of the same length but with other bytes."""
+    data = files[name]
+    return [other for other in files if len(files[other]) == len(data) and files[other] != data]
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)

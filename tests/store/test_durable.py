@@ -1,0 +1,126 @@
+"""Files are whole or not there, and what goes in is counted and hashed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+class TestDurableFile:
+    def test_exists_from_commit_on(self, tmp_path: Path) -> None:
+        file = DurableFile(tmp_path / "x")
+        file.write(b"abc")
+        assert names(tmp_path) == ["x.tmp"]
+        file.commit()
+        assert names(tmp_path) == ["x"]
+        assert (tmp_path / "x").read_bytes() == b"abc"
+
+    def test_leaves_nothing_when_aborted(self, tmp_path: Path) -> None:
+        file = DurableFile(tmp_path / "x")
+        file.write(b"abc")
+        file.abort()
+        assert names(tmp_path) == []
+
+    def test_aborting_after_commit_changes_nothing(self, tmp_path: Path) -> None:
+        file = DurableFile(tmp_path / "x")
+        file.write(b"abc")
+        file.commit()
+        file.abort()
+        assert (tmp_path / "x").read_bytes() == b"abc"
+
+    def test_replaces_what_an_earlier_run_left(self, tmp_path: Path) -> None:
+        (tmp_path / "x").write_bytes(b"old")
+        (tmp_path / "x.tmp").write_bytes(b"older, and longer")
+        file = DurableFile(tmp_path / "x")
+        file.write(b"new")
+        file.commit()
+        assert names(tmp_path) == ["x"]
+        assert (tmp_path / "x").read_bytes() == b"new"
+
+    def test_takes_anything_with_a_buffer(self, tmp_path: Path) -> None:
+        file = DurableFile(tmp_path / "x")
+        for data in (b"ab", bytearray(b"cd"), memoryview(b"ef"), np.array([1, 2], "<u2"), np.empty(0, "<u4"), b""):
+            file.write(data)
+        file.commit()
+        written = b"abcdef\1\0\2\0"
+        assert (tmp_path / "x").read_bytes() == written
+        assert (file.bytes, file.checksum) == (len(written), checksum(written))
+
+    def test_goes_on_after_a_short_write(self, tmp_path: Path) -> None:
+        file = DurableFile(tmp_path / "x")
+        raw = file._file
+        file._file = _ShortWrites(raw)  # type: ignore[assignment]
+        file.write(b"0123456789")
+        file._file = raw
+        file.commit()
+        assert (tmp_path / "x").read_bytes() == b"0123456789"
+
+    def test_is_synced_before_it_has_its_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[list[str]] = []
+        fsync = os.fsync
+
+        def note(descriptor: int) -> None:
+            seen.append(names(tmp_path))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", note)
+        write_file(tmp_path / "x", b"abc")
+        assert seen == [["x.tmp"], ["x"]]  # the file under its temporary name, then the directory with the new one
+
+
+class _ShortWrites:
+    """A raw file that takes three bytes at a time, as one may."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: memoryview) -> int:
+        return int(self._file.write(data[:3]))
+
+
+class TestWriteFile:
+    def test_writes_all_or_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_file(tmp_path / "x", b"old")
+
+        def full_disk(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            write_file(tmp_path / "x", b"new")
+        assert names(tmp_path) == ["x"]
+        assert (tmp_path / "x").read_bytes() == b"old"
+
+    def test_leaves_no_file_handle_open(self, tmp_path: Path) -> None:
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - also counts its own, both times
+        write_file(tmp_path / "x", b"abc")
+        sync_directory(tmp_path)
+        assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+class TestChecksums:
+    @given(st.lists(st.binary(max_size=50)))
+    def test_do_not_depend_on_how_the_bytes_came(self, parts: list[bytes]) -> None:
+        digest = xxhash.xxh3_64()
+        for part in parts:
+            digest.update(part)
+        assert checksum(b"".join(parts)) == digest.hexdigest()
+
+    @pytest.mark.parametrize("size", [0, 1, 4 * 1024**2, 4 * 1024**2 + 1])
+    def test_of_a_file_is_that_of_its_bytes(self, tmp_path: Path, size: int) -> None:
+        data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+        (tmp_path / "x").write_bytes(data)
+        assert file_checksum(tmp_path / "x") == checksum(data) == xxhash.xxh3_64_hexdigest(data)

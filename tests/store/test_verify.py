@@ -1,0 +1,292 @@
+"""`verify` finds whatever is not as it was written, and says where."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from tokpress.errors import StoreError
+from tokpress.store.manifest import MANIFEST, PLAN, Counts, Plan, Receipt, encode, read_manifest, read_record
+from tokpress.store.verify import verify_store
+
+from .tampering import damaged, file_entry, forge, reseal, store_files
+
+FIRST = "shards/train-00000-000"
+
+
+def problem_files(directory: Path) -> set[str]:
+    return {problem.file for problem in verify_store(directory).problems}
+
+
+def blamed(directory: Path) -> set[str]:
+    """The same, also where there is no manifest any more: then there is no report, and the error names it."""
+    try:
+        return problem_files(directory)
+    except StoreError as error:
+        return {MANIFEST} if MANIFEST in str(error) else set()
+
+
+class TestSound:
+    def test_a_store_as_built_is_sound(self, sound_store: Path) -> None:
+        report = verify_store(sound_store)
+        files = store_files(sound_store)
+        assert report.ok
+        assert report.problems == []
+        assert report.files == len(files)
+        assert report.bytes == sum(map(len, files.values()))
+        assert (report.docs, report.tokens) == (15, sum(len(files[name]) // 2 for name in files if name[-4:] == ".bin"))
+
+    def test_progress_adds_up_to_the_total(self, sound_store: Path) -> None:
+        heard: list[tuple[int, int]] = []
+        verify_store(sound_store, progress=lambda checked, total: heard.append((checked, total)))
+        totals = {total for _, total in heard}
+        assert totals == {sum(checked for checked, _ in heard)}
+
+    def test_the_fixture_has_a_little_of_everything(self, sound_store: Path) -> None:
+        manifest = read_manifest(sound_store)
+        shards = manifest.splits["train"].shards
+        assert {shard.unit for shard in shards} == {0, 1, 2}
+        assert max(shard.number for shard in shards) > 0
+        assert [shard.docs for shard in shards if shard.unit == 2] == [0]
+        assert set(manifest.rejects) == {"bad-json", "wrong-type", "missing-field"}
+
+    def test_the_tiny_one_has_every_kind_of_file(self, tiny_store: Path) -> None:
+        kinds = {Path(name).suffix for name in store_files(tiny_store)}
+        assert kinds == {".json", ".jsonl", ".bin", ".ends", ".pos"}
+
+
+class TestDamage:
+    CHUNKS = 20
+    KINDS = ("flip", "flip", "flip", "flip", "truncate", "truncate", "delete", "append", "empty", "swap")
+
+    @pytest.mark.parametrize("seed", range(CHUNKS))
+    def test_each_of_ten_thousand_damages_is_found(self, tiny_store: Path, seed: int) -> None:
+        rng = random.Random(seed)
+        files = store_files(tiny_store)
+        for step in range(10_000 // self.CHUNKS):
+            kind = rng.choice(self.KINDS)
+            with damaged(tiny_store, files, kind, rng) as names:
+                found = blamed(tiny_store)
+                expected = {MANIFEST} if MANIFEST in names else set(names)
+                assert expected <= found, f"seed {seed}, step {step}: {kind} of {names} was not found, but {found}"
+        assert verify_store(tiny_store).ok
+
+    @pytest.mark.parametrize("folder", ["shards", "tokenizer", "rejects"])
+    def test_a_whole_directory_is_missed(self, store_copy: Path, folder: str) -> None:
+        lost = {name for name in store_files(store_copy) if name.startswith(f"{folder}/")}
+        shutil.rmtree(store_copy / folder)
+        assert lost <= problem_files(store_copy)
+
+    @pytest.mark.parametrize("name", [PLAN, f"{FIRST}.bin", f"{FIRST}.json", "rejects/00000.jsonl"])
+    def test_something_that_is_no_file_is_named_and_not_waited_for(self, store_copy: Path, name: str) -> None:
+        (store_copy / name).unlink()
+        os.mkfifo(store_copy / name)  # reading it would block for ever
+        assert name in problem_files(store_copy)
+
+    @pytest.mark.parametrize(
+        "name", ["shards/train-00000-007.bin", "shards/.hidden", "rejects/00009.jsonl", "tokenizer/x"]
+    )
+    def test_a_stranger_is_reported(self, store_copy: Path, name: str) -> None:
+        (store_copy / name).write_bytes(b"?")
+        assert problem_files(store_copy) == {name}
+
+    def test_what_stands_beside_the_store_does_not_matter(self, store_copy: Path) -> None:
+        (store_copy / "NOTES.txt").write_text("mine")
+        assert verify_store(store_copy).ok
+
+
+def first(receipt: Receipt) -> bool:
+    return receipt.name == "train-00000-000"
+
+
+def change_first(**changes: object) -> Callable[[Receipt], Receipt]:
+    return lambda receipt: msgspec.structs.replace(receipt, **changes) if first(receipt) else receipt
+
+
+def rewrite(path: Path, dtype: str, change: Callable[[np.ndarray[tuple[int], np.dtype[np.int64]]], object]) -> None:
+    values = np.fromfile(path, dtype)
+    change(values)
+    values.tofile(path)
+
+
+class TestForgery:
+    """Every checksum fits; what they vouch for does not."""
+
+    def test_forging_nothing_leaves_a_sound_store(self, store_copy: Path) -> None:
+        before = store_files(store_copy)
+        forge(store_copy)
+        assert store_files(store_copy) == before
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"counts": Counts(read=99, written=99)},
+            {"counts": Counts(read=7, written=5, rejected=1)},
+            {"counts": Counts(read=5, written=5, rejected=2)},
+            {"docs": 4},
+            {"tokens": 3},
+            {"max_id": 3},
+            {"sources": [(0, 3)]},
+            {"sources": [(77, 5)]},
+            {"next_input": None, "next_position": None},
+            {"unit": 1},
+            {"number": 5},
+        ],
+    )
+    def test_a_receipt_that_tells_another_story(self, store_copy: Path, changes: dict[str, object]) -> None:
+        assert problem_files(store_copy) == set()
+        forge(store_copy, change_first(**changes))
+        assert problem_files(store_copy) & {MANIFEST, f"{FIRST}.json", f"{FIRST}.bin", "rejects/00000.jsonl"}
+
+    def test_a_receipt_on_disk_that_differs_from_the_manifest(self, store_copy: Path) -> None:
+        receipt = read_manifest(store_copy).splits["train"].shards[0]
+        (store_copy / f"{FIRST}.json").write_bytes(encode(msgspec.structs.replace(receipt, next_position=0)))
+        files = read_manifest(store_copy).files
+        reseal(store_copy, files=files | {f"{FIRST}.json": file_entry(store_copy / f"{FIRST}.json")})
+        assert problem_files(store_copy) == {f"{FIRST}.json"}
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"totals": Counts(read=21, written=15, rejected=5)}, "totals"),
+            ({"units": [Counts(read=10, written=8, rejected=1)] * 3}, "unit 0"),
+            ({"units": [Counts()]}, "not where it should be"),
+            ({"rejects": {"bad-json": 5}}, "rejects"),
+            ({"fingerprint": "0" * 64}, "fingerprint"),
+            ({"eos_id": None}, "fingerprint"),
+        ],
+    )
+    def test_a_manifest_that_does_not_add_up(self, store_copy: Path, changes: dict[str, object], said: str) -> None:
+        reseal(store_copy, **changes)
+        report = verify_store(store_copy)
+        assert any(problem.file == MANIFEST and said in problem.message for problem in report.problems)
+
+    @pytest.mark.parametrize("change", [{"docs": 14}, {"tokens": 0}])
+    def test_a_split_that_does_not_add_up(self, store_copy: Path, change: dict[str, int]) -> None:
+        split = read_manifest(store_copy).splits["train"]
+        reseal(store_copy, splits={"train": msgspec.structs.replace(split, **change)})
+        report = verify_store(store_copy)
+        assert any(problem.file == MANIFEST and "split train" in problem.message for problem in report.problems)
+
+    @pytest.mark.parametrize("which", range(6))
+    def test_a_shard_that_was_taken_out_with_all_its_traces(self, store_copy: Path, which: int) -> None:
+        manifest = read_manifest(store_copy)
+        split = manifest.splits["train"]
+        gone = split.shards[which]
+        for path in (store_copy / "shards").glob(f"{gone.name}.*"):
+            path.unlink()
+        shards = [shard for shard in split.shards if shard is not gone]
+        units = [sum((shard.counts for shard in shards if shard.unit == unit), Counts()) for unit in range(3)]
+        reseal(
+            store_copy,
+            splits={
+                "train": msgspec.structs.replace(
+                    split, shards=shards, docs=split.docs - gone.docs, tokens=split.tokens - gone.tokens
+                )
+            },
+            units=units,
+            totals=sum(units, Counts()),
+            files={name: entry for name, entry in manifest.files.items() if name != gone.path("json")},
+        )
+        forge(store_copy)
+        report = verify_store(store_copy)
+        assert any(gone.name in problem.message for problem in report.problems)
+
+    def test_there_are_six_shards_to_take_out(self, sound_store: Path) -> None:
+        assert len(read_manifest(sound_store).splits["train"].shards) == 6
+
+    @pytest.mark.parametrize("name", [PLAN, f"{FIRST}.json"])
+    def test_a_file_that_nothing_vouches_for(self, store_copy: Path, name: str) -> None:
+        files = read_manifest(store_copy).files
+        reseal(store_copy, files={key: entry for key, entry in files.items() if key != name})
+        assert name in problem_files(store_copy)
+
+    def test_ends_that_do_not_rise(self, store_copy: Path) -> None:
+        rewrite(store_copy / f"{FIRST}.ends", "<i8", lambda ends: ends.__setitem__(0, ends[1] + 1))
+        forge(store_copy)
+        assert problem_files(store_copy) == {f"{FIRST}.ends"}
+
+    def test_ends_that_begin_below_zero(self, store_copy: Path) -> None:
+        rewrite(store_copy / f"{FIRST}.ends", "<i8", lambda ends: ends.__setitem__(0, -1))
+        forge(store_copy)
+        assert problem_files(store_copy) == {f"{FIRST}.ends"}
+
+    def test_ends_that_do_not_close(self, store_copy: Path) -> None:
+        rewrite(store_copy / f"{FIRST}.ends", "<i8", lambda ends: ends.__setitem__(-1, ends[-1] + 1))
+        forge(store_copy)
+        assert problem_files(store_copy) == {f"{FIRST}.ends"}
+
+    def test_an_id_outside_the_vocabulary(self, store_copy: Path) -> None:
+        vocab_size = read_manifest(store_copy).tokenizer.vocab_size
+        rewrite(store_copy / f"{FIRST}.bin", "<u2", lambda ids: ids.__setitem__(0, vocab_size))
+        forge(store_copy, change_first(max_id=vocab_size))
+        report = verify_store(store_copy)
+        assert {problem.file for problem in report.problems} == {f"{FIRST}.bin"}
+        assert str(vocab_size) in report.problems[0].message
+
+    @pytest.mark.parametrize("extension", ["bin", "ends", "pos"])
+    @pytest.mark.parametrize("size", [0, 1, 9])
+    def test_a_file_of_a_length_that_no_count_gives(self, store_copy: Path, extension: str, size: int) -> None:
+        (store_copy / f"{FIRST}.{extension}").write_bytes(b"\1" * size)
+        forge(store_copy)
+        assert problem_files(store_copy) == {f"{FIRST}.json"}
+
+    @pytest.mark.parametrize("lines", [[], [0], [0, 0, 1], ["not json"], ['{"reason": "bad-json"}']])
+    def test_rejects_that_are_not_those_of_the_unit(self, store_copy: Path, lines: list[int | str]) -> None:
+        path = store_copy / "rejects" / "00000.jsonl"
+        old = path.read_text().splitlines()
+        path.write_text("".join(f"{old[line] if isinstance(line, int) else line}\n" for line in lines))
+        forge(store_copy)
+        assert problem_files(store_copy) == {"rejects/00000.jsonl"}
+
+    def test_rejects_under_another_reason(self, store_copy: Path) -> None:
+        path = store_copy / "rejects" / "00000.jsonl"
+        path.write_text(path.read_text().replace("bad-json", "too-large"))
+        forge(store_copy)
+        assert problem_files(store_copy) == {MANIFEST}
+
+    def test_another_tokenizer(self, store_copy: Path) -> None:
+        path = store_copy / "tokenizer" / "tokenizer_config.json"
+        path.write_bytes(path.read_bytes() + b" ")
+        forge(store_copy)
+        assert problem_files(store_copy) == {"tokenizer"}
+
+    def test_another_plan(self, store_copy: Path) -> None:
+        plan = read_record(store_copy / PLAN, Plan)
+        other = msgspec.structs.replace(plan.tokenizer, vocab_size=7)
+        (store_copy / PLAN).write_bytes(
+            encode(msgspec.structs.replace(plan, units=plan.units[1:], inputs=plan.inputs[:1], tokenizer=other))
+        )
+        forge(store_copy)
+        messages = [problem.message for problem in verify_store(store_copy).problems if problem.file == PLAN]
+        assert len(messages) == 2
+        assert "2 units" in messages[0]
+        assert "another tokenizer" in messages[1]
+        assert "shards/train-00001-000.json" in problem_files(store_copy)  # its documents are of an input that is gone
+
+    def test_a_plan_that_is_none(self, store_copy: Path) -> None:
+        (store_copy / PLAN).write_text("[]")
+        forge(store_copy)
+        assert problem_files(store_copy) == {PLAN}
+
+
+class TestNoStore:
+    def test_a_directory_that_does_not_exist(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="no such directory"):
+            verify_store(tmp_path / "nowhere")
+
+    def test_a_directory_without_a_store(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=r"no manifest\.json"):
+            verify_store(tmp_path)
+
+    def test_an_unfinished_store(self, store_copy: Path) -> None:
+        (store_copy / MANIFEST).unlink()
+        with pytest.raises(StoreError, match=r"not finished.*tokpress build"):
+            verify_store(store_copy)

@@ -1,0 +1,148 @@
+"""The Python front door: few names, loaded when used, and the same stores as the command line's."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import tokpress
+from tokpress.cli.build import command as build_command
+from tokpress.cli.train_tokenizer import command as train_command
+from tokpress.errors import StoreError, TooManyRejects, UsageError
+
+SOURCE = [
+    *({"meta": {"body": text}} for text in ("one", "", "zwei<|endoftext|>", "three " * 50)),
+    {"meta": {"body": 5}},
+]
+
+
+class TestNames:
+    def test_are_these(self) -> None:
+        assert tokpress.__all__ == ["Store", "TokpressError", "__version__", "build", "open", "train_tokenizer"]
+        assert dir(tokpress) == tokpress.__all__
+
+    def test_all_lead_somewhere(self) -> None:
+        for name in tokpress.__all__:
+            assert getattr(tokpress, name) is not None
+
+    def test_others_are_an_attribute_error(self) -> None:
+        with pytest.raises(AttributeError, match="no attribute 'tokenise'"):
+            tokpress.tokenise  # noqa: B018
+
+    def test_importing_costs_nothing(self) -> None:
+        code = "import sys, tokpress; tokpress.__version__; print(json.dumps(sorted(sys.modules)))"
+        loaded = json.loads(subprocess.check_output([sys.executable, "-c", f"import json; {code}"]))
+        assert "tokpress" in loaded
+        heavy = {"numpy", "pyarrow", "msgspec", "rich", "click", "tokenizers", "sentencepiece", "tiktoken", "gigatoken"}
+        assert heavy.isdisjoint(loaded)
+        assert not [name for name in loaded if name.startswith("tokpress.")]
+
+    def test_errors_are_one_tree(self) -> None:
+        for error in (UsageError, StoreError, TooManyRejects):
+            assert issubclass(error, tokpress.TokpressError)
+
+
+def options_of(command: Any) -> set[str]:
+    return {parameter.name for parameter in command.params}
+
+
+class TestSameOptions:
+    def test_build_takes_what_the_command_takes(self) -> None:
+        keywords = set(inspect.signature(tokpress.build).parameters)
+        assert keywords - options_of(build_command) == {"batch_bytes", "reporter"}
+        assert options_of(build_command) - keywords == {"as_json", "quiet"}
+
+    def test_train_tokenizer_takes_what_the_command_takes(self) -> None:
+        assert set(inspect.signature(tokpress.train_tokenizer).parameters) == options_of(train_command)
+
+    @pytest.mark.parametrize(
+        ("command", "required", "function"),
+        [
+            (build_command, ["--tokenizer", "t", "--out", "o"], tokpress.build),
+            (train_command, ["--vocab-size", "300", "--out", "o"], tokpress.train_tokenizer),
+        ],
+    )
+    def test_the_defaults_are_the_same(self, command: Any, required: list[str], function: Any) -> None:
+        typed = command.make_context("x", ["input", *required]).params
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.default is not parameter.empty and name in typed:
+                assert (typed[name] or None) == (parameter.default or None), name
+
+
+def stored(directory: Path) -> dict[str, bytes]:
+    """Every byte of a store but how its run went."""
+    files = {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
+    manifest = json.loads(files["manifest.json"])
+    del manifest["run"], manifest["checksum"]
+    return files | {"manifest.json": json.dumps(manifest).encode()}
+
+
+class TestSameStores:
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        path = tmp_path / "a.jsonl"
+        path.write_text("".join(json.dumps(record) + "\n" for record in SOURCE))
+        return path
+
+    @pytest.mark.parametrize(
+        ("typed", "passed"),
+        [
+            ([], {}),
+            (
+                ["--no-eos", "--bos", "--bos-token", "<|endoftext|>"],
+                {"eos": False, "bos": True, "bos_token": "<|endoftext|>"},
+            ),
+            (["--special-tokens", "parse"], {"special_tokens": "parse"}),
+            (["--shard-size", "1kB", "--unit-size", "100"], {"shard_size": "1kB", "unit_size": 100}),
+            (["--max-doc-bytes", "100", "--max-rejects", "3"], {"max_doc_bytes": 100, "max_rejects": "3"}),
+            (["--engine", "huggingface", "--workers", "1"], {"engine": "huggingface", "workers": 1}),
+            (["--audit-rate", "1"], {"audit_rate": 1.0}),
+            (["--eos-token", "<|endoftext|>"], {"eos_token": "<|endoftext|>"}),
+        ],
+    )
+    def test_from_the_same_options(
+        self, source: Path, tmp_path: Path, bpe: Path, typed: list[str], passed: dict[str, Any]
+    ) -> None:
+        arguments = [str(source), "--tokenizer", str(bpe), "--out", str(tmp_path / "cli"), "--text-field", "meta.body"]
+        result = CliRunner().invoke(build_command, [*arguments, *typed])
+        assert result.exception is None, result.output
+        store = tokpress.build(source, tokenizer=bpe, out=tmp_path / "api", text_field="meta.body", **passed)
+        assert stored(tmp_path / "cli") == stored(store.path)
+
+    def test_from_separated_text(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("one\n\ntwo\n\nthree")
+        arguments = [
+            str(tmp_path / "a.txt"),
+            "--separator",
+            r"\n\n",
+            "--tokenizer",
+            "bytes",
+            "--out",
+            str(tmp_path / "cli"),
+        ]
+        assert CliRunner().invoke(build_command, arguments).exception is None
+        store = tokpress.build(tmp_path / "a.txt", separator="\n\n", tokenizer="bytes", out=tmp_path / "api")
+        assert [store.text(i) for i in range(3)] == ["one", "two", "three"]
+        assert stored(tmp_path / "cli") == stored(store.path)
+
+    def test_from_one_input_or_several(self, source: Path, tmp_path: Path) -> None:
+        options: dict[str, Any] = {"tokenizer": "bytes", "text_field": "meta.body"}
+        one = tokpress.build(source, out=tmp_path / "1", **options)
+        several = tokpress.build([str(source), source], out=tmp_path / "2", **options)  # each file once
+        assert stored(one.path) == stored(several.path)
+
+    def test_a_build_returns_the_store_that_open_opens(self, source: Path, tmp_path: Path) -> None:
+        built = tokpress.build(source, tokenizer="bytes", out=tmp_path / "store", text_field="meta.body")
+        opened = tokpress.open(tmp_path / "store")
+        assert built.manifest == opened.manifest
+        assert [doc.tolist() for doc in built] == [doc.tolist() for doc in opened]
+        assert isinstance(built, tokpress.Store)
