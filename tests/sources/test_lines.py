@@ -54,7 +54,9 @@ def lines_of(pieces: Iterable[Block | Oversized | Damage], max_bytes: int) -> li
             continue
         for i, position in enumerate(piece.positions.tolist()):
             content: bytes = piece.data[piece.starts[i] : piece.ends[i]]
-            lines.append(Line(position, content if len(content) <= max_bytes else None, piece.stored_bytes(i)))
+            stored = piece.oversized(i)
+            assert stored.head == piece.data[position - piece.offset :][: stored.size][:PREVIEW_BYTES]
+            lines.append(Line(stored.offset, content if len(content) <= max_bytes else None, stored.size))
     return lines
 
 

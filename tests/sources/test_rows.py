@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from conftest import make_texts
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tokpress.batches import INVALID_UTF8, MISSING_FIELD, TOO_LARGE
@@ -16,6 +16,7 @@ from tokpress.errors import InputError
 
 from .reading import BATCH_SIZES, BIG_BATCH, TABLE_KINDS, joined, measure, read, read_ranges, same, write_table
 
+LARGE_DICTIONARY = pa.dictionary(pa.uint8(), pa.large_string())
 TEXT_TYPES = [
     pa.string(),
     pa.large_string(),
@@ -24,7 +25,7 @@ TEXT_TYPES = [
     pa.large_binary(),
     pa.binary_view(),
     pa.dictionary(pa.int32(), pa.string()),
-    pa.dictionary(pa.uint8(), pa.large_string()),
+    LARGE_DICTIONARY,
     pa.dictionary(pa.int64(), pa.binary()),
 ]
 
@@ -157,6 +158,8 @@ class TestBadRows:
     def test_are_rejected_one_by_one(
         self, folder: Path, values: list[bytes | None], text_type: pa.DataType, kind: str, batch_bytes: int
     ) -> None:
+        # Arrow itself refuses a whole row group for one bad byte in this: tests/sources/test_parquet.py
+        assume((kind, text_type) != ("parquet", LARGE_DICTIONARY))
         path = write_table(folder / "a", pa.table({"text": column(values, text_type)}), kind, rows=7)
         result = read(path, batch_bytes=batch_bytes, max_doc_bytes=100)
         good = [
@@ -206,25 +209,25 @@ class TestPlaces:
         assert same(joined(parts), read(path))
         assert joined(parts).records == len(VALUES)
 
-    @settings(deadline=None, max_examples=20)
-    @given(kind=st.sampled_from(TABLE_KINDS), rows=st.sampled_from([1, 7, 100]), batch_bytes=st.sampled_from([64, 500]))
-    def test_reading_goes_on_from_any_batch_and_any_row(
-        self, folder: Path, kind: str, rows: int, batch_bytes: int
-    ) -> None:
+    @pytest.mark.parametrize("rows", [7, 100])
+    def test_reading_goes_on_from_any_batch_and_any_row(self, folder: Path, kind: str, rows: int) -> None:
         path = write_table(folder / "a", pa.table({"text": column(VALUES, pa.string())}), kind, rows)
-        whole = read(path, batch_bytes=batch_bytes)
+        whole = read(path, batch_bytes=500)
         for place in {*whole.positions, *(batch.next_position for batch in whole.batches)}:
-            rest = read(path, place, batch_bytes=batch_bytes)
+            rest = read(path, place, batch_bytes=500)
             assert rest.documents == [(row, text) for row, text in whole.documents if row >= place]
             assert rest.rejects == [reject for reject in whole.rejects if reject.position >= place]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow-file"])
 def test_a_long_text_that_many_rows_share_is_not_spelled_out(tmp_path: Path, kind: str) -> None:
-    """Ten gigabytes of text in a megabyte of file: memory follows the batch, not the rows."""
-    shared = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["x" * 500_000]))
-    text = shared.slice(0, 2000).cast(pa.string()) if kind == "parquet" else shared.slice(0, 2000)
+    """Half a gigabyte of text in a small file: memory follows the batch, not the rows."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 500_000]))
+    if kind == "parquet":
+        text = text.cast(pa.string())  # so that nothing in the file says that it is a dictionary
     small = write_table(tmp_path / "small", pa.table({"text": ["a"]}), kind)
-    result = measure(write_table(tmp_path / "a", pa.table({"text": text}), kind, rows=10_000), small)
-    assert result["documents"] == 2000
-    assert result["growth"] < 400_000_000
+    path = write_table(tmp_path / "a", pa.table({"text": text}), kind)
+    assert path.stat().st_size < 1_000_000
+    result = measure(path, small)
+    assert result["documents"] == 1000
+    assert result["growth"] < 300_000_000

@@ -185,11 +185,10 @@ class TestSeparator:
             documents.pop()
         assert big.texts == [document for document in documents if len(document) <= max_bytes]
         long = [document for document in documents if len(document) > max_bytes]
-        assert [(reject.reason, reject.preview) for reject in big.rejects] == [
-            (TOO_LARGE, document[:80]) for document in long
-        ]
-        for reject in big.rejects:
-            assert data[reject.position :].startswith(reject.preview)
+        for reject, document in zip(big.rejects, long, strict=True):
+            assert reject.reason == TOO_LARGE
+            assert data[reject.position :].startswith(document)
+            assert (document + separator).startswith(reject.preview)
 
     @settings(deadline=None, max_examples=40)
     @given(

@@ -12,6 +12,7 @@ import msgspec
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import (
     MANIFEST,
+    Counts,
     FileEntry,
     Manifest,
     Receipt,
@@ -41,7 +42,8 @@ def reseal(directory: Path, **changes: object) -> Manifest:
 
 
 def forge(directory: Path, change: Change = lambda receipt: receipt) -> None:
-    """Makes every checksum fit what is on disk now, in receipts and manifest, and the receipts be as `change` says."""
+    """Makes the receipts be as `change` says and everything that follows from them and from the files fit: checksums,
+    fingerprint, totals of splits and units."""
     manifest = read_manifest(directory)
     splits = {}
     for name, split in manifest.splits.items():
@@ -51,10 +53,15 @@ def forge(directory: Path, change: Change = lambda receipt: receipt) -> None:
             receipt = change(msgspec.structs.replace(old, files=files))
             (directory / old.path("json")).write_bytes(encode(receipt))
             shards.append(receipt)
-        splits[name] = msgspec.structs.replace(split, shards=shards)
+        docs, tokens = sum(receipt.docs for receipt in shards), sum(receipt.tokens for receipt in shards)
+        splits[name] = msgspec.structs.replace(split, shards=shards, docs=docs, tokens=tokens)
     files = {name: file_entry(directory / name) for name in manifest.files if (directory / name).exists()}
-    forged = msgspec.structs.replace(manifest, splits=splits, files=files)
-    reseal(directory, splits=splits, files=files, fingerprint=fingerprint(forged))
+    units = [Counts() for _ in manifest.units]
+    for split in splits.values():
+        for receipt in split.shards:
+            units[receipt.unit] += receipt.counts
+    changes = {"splits": splits, "files": files, "units": units, "totals": sum(units, Counts())}
+    reseal(directory, **changes, fingerprint=fingerprint(msgspec.structs.replace(manifest, **changes)))
 
 
 def file_entry(path: Path) -> FileEntry:

@@ -84,7 +84,11 @@ class TestDamage:
         shutil.rmtree(store_copy / folder)
         assert lost <= problem_files(store_copy)
 
-    @pytest.mark.parametrize("name", [PLAN, f"{FIRST}.bin", f"{FIRST}.json", "rejects/00000.jsonl"])
+    def test_a_wrong_size_is_told(self, store_copy: Path) -> None:
+        (store_copy / PLAN).write_bytes(b"x" * 1234)
+        assert "has 1,234 bytes instead of" in verify_store(store_copy).problems[0].message
+
+    @pytest.mark.parametrize("name", [PLAN, f"{FIRST}.json", "rejects/00000.jsonl", "shards/train-00002-000.bin"])
     def test_something_that_is_no_file_is_named_and_not_waited_for(self, store_copy: Path, name: str) -> None:
         (store_copy / name).unlink()
         os.mkfifo(store_copy / name)  # reading it would block for ever
@@ -125,25 +129,35 @@ class TestForgery:
         assert store_files(store_copy) == before
 
     @pytest.mark.parametrize(
-        "changes",
+        ("changes", "file", "said"),
         [
-            {"counts": Counts(read=99, written=99)},
-            {"counts": Counts(read=7, written=5, rejected=1)},
-            {"counts": Counts(read=5, written=5, rejected=2)},
-            {"docs": 4},
-            {"tokens": 3},
-            {"max_id": 3},
-            {"sources": [(0, 3)]},
-            {"sources": [(77, 5)]},
-            {"next_input": None, "next_position": None},
-            {"unit": 1},
-            {"number": 5},
+            (
+                {"counts": Counts(read=9, written=7, rejected=2)},
+                f"{FIRST}.json",
+                "counts other documents than it holds",
+            ),
+            ({"counts": Counts(read=8, written=5, rejected=2)}, MANIFEST, "unit 0 lost records: 11 read, 8 written"),
+            (
+                {"counts": Counts(read=6, written=5, rejected=1)},
+                "rejects/00000.jsonl",
+                "holds 2 records, but unit 0 has",
+            ),
+            ({"docs": 4}, f"{FIRST}.json", "counts other documents or tokens than its files hold"),
+            ({"tokens": 3}, f"{FIRST}.json", "counts other documents or tokens than its files hold"),
+            ({"max_id": 3}, f"{FIRST}.bin", "its receipt says 3"),
+            ({"sources": [(0, 3)]}, f"{FIRST}.json", "the documents of its sources do not add up"),
+            ({"sources": [(77, 5)]}, f"{FIRST}.json", "names an input that is not in the plan"),
+            ({"next_input": None, "next_position": None}, MANIFEST, "shard train-00001-000 is not where"),
+            ({"unit": 1, "number": 7}, MANIFEST, "shard train-00000-000 is not where"),
         ],
     )
-    def test_a_receipt_that_tells_another_story(self, store_copy: Path, changes: dict[str, object]) -> None:
-        assert problem_files(store_copy) == set()
+    def test_a_receipt_that_tells_another_story(
+        self, store_copy: Path, changes: dict[str, object], file: str, said: str
+    ) -> None:
+        assert verify_store(store_copy).ok
         forge(store_copy, change_first(**changes))
-        assert problem_files(store_copy) & {MANIFEST, f"{FIRST}.json", f"{FIRST}.bin", "rejects/00000.jsonl"}
+        problems = verify_store(store_copy).problems
+        assert any(problem.file == file and said in problem.message for problem in problems), problems
 
     def test_a_receipt_on_disk_that_differs_from_the_manifest(self, store_copy: Path) -> None:
         receipt = read_manifest(store_copy).splits["train"].shards[0]
@@ -182,19 +196,9 @@ class TestForgery:
         gone = split.shards[which]
         for path in (store_copy / "shards").glob(f"{gone.name}.*"):
             path.unlink()
-        shards = [shard for shard in split.shards if shard is not gone]
-        units = [sum((shard.counts for shard in shards if shard.unit == unit), Counts()) for unit in range(3)]
-        reseal(
-            store_copy,
-            splits={
-                "train": msgspec.structs.replace(
-                    split, shards=shards, docs=split.docs - gone.docs, tokens=split.tokens - gone.tokens
-                )
-            },
-            units=units,
-            totals=sum(units, Counts()),
-            files={name: entry for name, entry in manifest.files.items() if name != gone.path("json")},
-        )
+        split.shards.remove(gone)
+        del manifest.files[gone.path("json")]
+        reseal(store_copy, splits={"train": split}, files=manifest.files)
         forge(store_copy)
         report = verify_store(store_copy)
         assert any(gone.name in problem.message for problem in report.problems)

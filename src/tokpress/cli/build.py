@@ -7,9 +7,9 @@ from typing import Any, get_args
 import click
 
 from tokpress.cli.options import Size, TokenId, read_options, unescape
-from tokpress.config import CheckConfig, EngineChoice, SpecialTokenPolicy, StoreConfig
+from tokpress.config import CheckConfig, EngineChoice, SpecialTokenPolicy
 
-_EPILOG = r"""
+_EPILOG = """
 \b
 Examples:
   tokpress build corpus.jsonl --tokenizer tokenizer.json --out tokens
@@ -68,12 +68,8 @@ Examples:
     help="Stop above this share or number of bad records.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Cores to use. Default: all.")
-@click.option(
-    "--unit-size", type=Size(), default=StoreConfig().unit_bytes, show_default="256MB", help="Input taken on at a time."
-)
-@click.option(
-    "--shard-size", type=Size(), default=StoreConfig().shard_bytes, show_default="256MB", help="Size of a token file."
-)
+@click.option("--unit-size", type=Size(), default="256MB", show_default=True, help="Input taken on at a time.")
+@click.option("--shard-size", type=Size(), default="256MB", show_default=True, help="Size of a token file.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there already.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")

@@ -26,7 +26,7 @@ _SAMPLE_DOCS = 3
 _SAMPLE_TOKENS = 64
 _BAR_WIDTH = 50
 _WHITESPACE = {"\n": "⏎\n", "\t": "→   "}
-_COLOURS = ("on grey23", "on dark_blue", "on dark_green", "on deep_pink4", "on orange4")
+_COLOURS = tuple(f"bright_white on {name}" for name in ("grey23", "dark_blue", "dark_green", "deep_pink4", "orange4"))
 
 
 @click.command(epilog=_EPILOG)
@@ -151,7 +151,8 @@ def _print_store(console: Console, store: Store, facts: dict[str, Any]) -> None:
     print_fact(console, "proof", f"parity {safe(facts['parity'])}, {plural(facts['audited_docs'], 'document')} audited")
     spread = facts["tokens_per_doc"]
     percentiles = " · ".join(f"{name} {spread[name]:,.0f}" for name in ("p50", "p90", "p99", "max"))
-    print_fact(console, "per doc", f"mean {spread['mean']:,} · {percentiles} · {spread['empty']:,} empty")
+    empty = f" · {spread['empty']:,} empty" if spread["empty"] else ""
+    print_fact(console, "per doc", f"mean {spread['mean']:,} · {percentiles}{empty}")
     _print_histogram(console, spread["histogram"])
     shown = min(_SAMPLE_DOCS, store.num_docs)
     for k in range(shown):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tokpress.config import ReadConfig, parse_size
+from tokpress.config import parse_size
 from tokpress.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -53,8 +53,8 @@ def read_options(function: Function) -> Function:
         click.option(
             "--max-doc-bytes",
             type=Size(),
-            default=ReadConfig().max_doc_bytes,
-            show_default="256MiB",
+            default="256MiB",
+            show_default=True,
             help="A larger record is rejected without being loaded.",
         ),
     ]

@@ -14,9 +14,10 @@ from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
 from tokpress.run.progress import FirstDocument, Reporter
-from tokpress.sources.base import Input
+from tokpress.sources.base import STDIN, Input
 from tokpress.store.manifest import Manifest
 
+_BAR_SECONDS = 0.5
 _LINE_SECONDS = 10.0
 
 
@@ -59,7 +60,7 @@ def number(count: float) -> str:
 
 
 class ByteProgress:
-    """A bar by bytes on a terminal; elsewhere a line every ten seconds. Nothing for what takes less than two."""
+    """A bar by bytes on a terminal; elsewhere a line every ten seconds. Nothing for what is soon done."""
 
     def __init__(self, console: Console, what: str, total: int = 0) -> None:
         self.total = total  # 0: not known
@@ -67,36 +68,29 @@ class ByteProgress:
         self._what = what
         self._done = 0
         self._began = self._last_line = monotonic()
-        self._details = ""
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
     def advance(self, count: int, details: str = "") -> None:
         self._done += count
-        self._details = details or self._details
-        elapsed = monotonic() - self._began
-        rate = f"{size(self._done / max(elapsed, 1e-9))}/s"
+        now = monotonic()
+        elapsed = max(now - self._began, 1e-9)
+        share = f"{self._done / self.total:.0%}" if self.total else size(self._done)
+        status = f"{share} · {size(self._done / elapsed)}/s {details}".rstrip()
         if self._console.is_terminal:
-            if self._bar is None and elapsed > 0.5:
-                self._bar = Progress(
-                    SpinnerColumn(),
-                    TextColumn("{task.description}"),
-                    BarColumn(),
-                    TextColumn("{task.percentage:>3.0f}%"),
-                    TextColumn("{task.fields[details]}"),
-                    TimeRemainingColumn(),
-                    console=self._console,
-                    transient=True,
-                )
-                self._task = self._bar.add_task(self._what, total=None, details="")
-                self._bar.start()
-            if self._bar is not None and self._task is not None:
-                shown = f"{size(self._done)} · {rate} {self._details}"
-                self._bar.update(self._task, total=self.total or None, completed=self._done, details=shown)
-        elif monotonic() - self._last_line > _LINE_SECONDS:
-            self._last_line = monotonic()
-            share = f"{self._done / self.total:.0%}" if self.total else size(self._done)
-            self._console.print(f"{self._what}: {share} · {rate} {self._details}")
+            if elapsed > _BAR_SECONDS:
+                self._draw(status)
+        elif now - self._last_line > _LINE_SECONDS:
+            self._last_line = now
+            self._console.print(f"{self._what}: {status}")
+
+    def _draw(self, status: str) -> None:
+        if self._bar is None or self._task is None:
+            columns = (SpinnerColumn(), TextColumn(self._what), BarColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
+            self._task = self._bar.add_task(status, total=self.total or None)
+            self._bar.start()
+        self._bar.update(self._task, completed=self._done, description=status)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -114,8 +108,10 @@ class ConsoleReporter(Reporter):
 
     def prepared(self, inputs: Sequence[Input], info: TokenizerInfo, frame: Frame) -> None:
         kinds = sorted({source.format + (f".{source.compression}" if source.compression else "") for source in inputs})
-        total = sum(source.size for source in inputs)
-        self._line("inputs", f"{plural(len(inputs), 'file')}, {size(total)} of {', '.join(kinds)}")
+        files = [source.size for source in inputs if source.path != STDIN]
+        parts = [f"{plural(len(files), 'file')}, {size(sum(files))}"] if files else []
+        parts += ["standard input"] if len(files) < len(inputs) else []
+        self._line("inputs", f"{' and '.join(parts)} of {', '.join(kinds)}")
         names = {token: name for name, token in info.special_tokens.items()}
         bos = f"BOS {safe(names[frame.bos_id])}" if frame.bos_id is not None else "no BOS"
         eos = f"EOS {safe(names[frame.eos_id])}" if frame.eos_id is not None else "no EOS"

@@ -8,7 +8,7 @@ import click
 
 from tokpress.cli.options import Size, read_options, unescape
 
-_EPILOG = r"""
+_EPILOG = """
 \b
 Examples:
   tokpress train-tokenizer corpus.jsonl --vocab-size 32000 --out tokenizer.json
@@ -41,9 +41,7 @@ Examples:
     show_default=True,
     help="Repeatable; of a bpe tokenizer the first one is its EOS.",
 )
-@click.option(
-    "--sample-size", type=Size(), default=100_000_000, show_default="100MB", help="Text to train on; bounds memory."
-)
+@click.option("--sample-size", type=Size(), default="100MB", show_default=True, help="Text to train on; bounds memory.")
 @read_options
 def command(inputs: tuple[str, ...], **options: Any) -> None:
     """Train a tokenizer on text drawn from all over INPUTS, and write it to --out."""

@@ -6,7 +6,9 @@ document, and a `Reject` for every record that could not be used.
     files        which files there are, their format and compression        -> Input
     base         the Reader protocol, and the one place that knows all readers
     compression  a file as a stream of decompressed chunks, from any position
+    blocks       records cut out of a stream, and the loop of all readers that do so
     lines        a stream as blocks of whole lines, with oversized ones skipped
+    rows         what the readers of tables share
     jsonl, text, parquet, arrow      one reader a format
     sample       documents drawn from all over the inputs, for the parity check and for training a tokenizer
 """

@@ -23,6 +23,15 @@ NO_POSITIONS: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
+class Oversized:
+    """A record that is passed over; `size` and `head` are of all that stands before the next one."""
+
+    offset: int
+    size: int
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Whole records. Record i is `data[starts[i]:ends[i]]`, without byte order mark, line end or separator."""
 
@@ -38,19 +47,11 @@ class Block:
         positions[0] = self.offset
         return positions
 
-    def stored_bytes(self, i: int) -> int:
-        """The size of record i with all that stands before the next one."""
-        begin = self.starts[i] if i else 0
-        return int((self.starts[i + 1] if i + 1 < len(self.starts) else len(self.data)) - begin)
-
-
-@dataclass(frozen=True, slots=True)
-class Oversized:
-    """A record that was passed over unloaded."""
-
-    offset: int
-    size: int
-    head: bytes
+    def oversized(self, i: int) -> Oversized:
+        """Record i as one to pass over."""
+        begin = int(self.starts[i]) if i else 0
+        end = int(self.starts[i + 1]) if i + 1 < len(self.starts) else len(self.data)
+        return Oversized(self.offset + begin, end - begin, self.data[begin : min(begin + PREVIEW_BYTES, end)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,8 @@ class StreamReader:
                 case Block(data, offset):
                     text, positions, rejects = self.parse(piece, lines)
                     size, num_lines = len(data), len(piece.starts)
-                case Oversized(offset, size, head):
-                    rejects, num_lines = [self.too_large(offset, size, head, lines.line_at(offset))], 1
+                case Oversized(offset, size):
+                    rejects, num_lines = [self.too_large(piece, lines.line_at(offset))], 1
                 case Damage(offset, size, head, message):
                     line = lines.line_at(offset)
                     rejects, num_lines = [self.maker.reject(offset, DAMAGED_INPUT, message, head, line=line)], 1
@@ -141,9 +142,10 @@ class StreamReader:
             )
             consumed = stream.consumed
 
-    def too_large(self, offset: int, size: int, head: bytes, line: int | None) -> Reject:
-        detail = f"the record takes {size:,} bytes, the limit is {self.max_bytes:,}; raise it with --max-doc-bytes"
-        return self.maker.reject(offset, TOO_LARGE, detail, head, line=line)
+    def too_large(self, record: Oversized, line: int | None) -> Reject:
+        sizes = f"the record takes {record.size:,} bytes, the limit is {self.max_bytes:,}"
+        detail = f"{sizes}; raise it with --max-doc-bytes"
+        return self.maker.reject(record.offset, TOO_LARGE, detail, record.head, line=line)
 
 
 class LineCounter:

@@ -116,26 +116,27 @@ class ByteStream:
 
     def _decoded(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
         members = _Members(compression)
-        delivered = 0
+        feeds = delivered = 0
         try:
             while fed := file.read(_FEED_BYTES):
                 for out in members.feed(fed):
                     delivered += len(out)
                     yield out
+                feeds += 1
                 self.consumed += len(fed)
             members.close()
         except _CorruptStream:
             if self.source.path != STDIN:
-                yield from _rescue(file, compression, self.consumed, delivered)
+                yield from _rescue(file, compression, feeds, delivered)
             raise
 
 
-def _rescue(file: IO[bytes], compression: str, fed_before: int, delivered: int) -> Iterator[bytes]:
-    """The bytes before the corrupt one: decodes again up to the feed that failed, and from there on byte by byte."""
+def _rescue(file: IO[bytes], compression: str, feeds: int, delivered: int) -> Iterator[bytes]:
+    """The bytes before the corrupt one: decodes again the feeds that were good, and byte by byte the one that was not."""
     file.seek(0)
     members = _Members(compression)
     with suppress(_CorruptStream):
-        for size in chain(repeat(_FEED_BYTES, fed_before // _FEED_BYTES), repeat(1, _FEED_BYTES)):
+        for size in chain(repeat(_FEED_BYTES, feeds), repeat(1, _FEED_BYTES)):
             for out in members.feed(file.read(size)):
                 yield out[delivered:]
                 delivered = max(delivered - len(out), 0)

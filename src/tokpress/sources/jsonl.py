@@ -113,12 +113,11 @@ class JsonlReader(StreamReader):
     def _reject(self, block: Block, i: int, lines: LineCounter) -> Reject:
         """Why line i, which is bad by itself, is bad."""
         line = block.data[block.starts[i] : block.ends[i]]
-        position = int(block.positions[i])
         number = (lines.line_at(block.offset) or 1) + i
         if len(line) > self.max_bytes:
-            return self.too_large(position, block.stored_bytes(i), line, number)
+            return self.too_large(block.oversized(i), number)
         reason, detail = self._field.explain(line.strip(_BLANKS))
-        return self.maker.reject(position, reason, detail, line, line=number)
+        return self.maker.reject(int(block.positions[i]), reason, detail, line, line=number)
 
 
 def _without_blanks(data: bytes, start: int, end: int) -> tuple[Int64s, Int64s]:

@@ -17,8 +17,9 @@ from tokpress.sources.rows import LostRows, RowReader, Rows
 _SMALL_GROUP_BYTES = 4 * 1024**2
 _SLICE_BYTES = 128 * 1024  # of a larger one at a time; less costs speed, more costs memory where sizes are uneven
 _MAX_SLICE_ROWS = 4096
-_MAX_SLICE_BYTES = 256 * 1024**2  # where every row repeats the longest text of a dictionary
-_DICTIONARY_BYTES = 1024**2  # what writers let a dictionary grow to
+_DICTIONARY_BYTES = 1024**2  # what writers let a dictionary of texts grow to
+_INDEX_BYTES = 3  # at most, of a row that is but an index into it
+_MAX_SPELLED_OUT_BYTES = 64 * 1024**2  # where each of these rows is the longest text there
 _PAGE_BUFFER_BYTES = 1024 * 1024
 
 
@@ -91,7 +92,9 @@ class ParquetReader(RowReader):
         if size > _SMALL_GROUP_BYTES:
             size = self._column_bytes(file, group)
             rows = _SLICE_BYTES * rows // size
-        return max(min(rows, _MAX_SLICE_BYTES // min(size, _DICTIONARY_BYTES), _MAX_SLICE_ROWS), 1)
+        if size <= _DICTIONARY_BYTES + _INDEX_BYTES * metadata.num_rows:
+            rows = min(rows, _MAX_SPELLED_OUT_BYTES // min(size, _DICTIONARY_BYTES))
+        return max(min(rows, _MAX_SLICE_ROWS), 1)
 
     def _column_bytes(self, file: pq.ParquetFile, group: int) -> int:
         """The size of the text column in a row group, as stored but not compressed."""

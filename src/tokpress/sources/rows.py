@@ -14,17 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokpress.batches import (
-    DAMAGED_INPUT,
-    MISSING_FIELD,
-    TOO_LARGE,
-    Int64s,
-    Reject,
-    TextBatch,
-)
+from tokpress.batches import DAMAGED_INPUT, MISSING_FIELD, TOO_LARGE, Int64s, Reject, TextBatch
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError
 from tokpress.sources.base import BatchMaker, Input, empty_text, is_valid_utf8
+
+_BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +106,8 @@ class RowReader:
                 return valid, rows, []
         rejects = []
         good = np.zeros(len(text), bool)
-        for i, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
-            # one by one, but only in a slice with something bad in it
+        for i, row in enumerate(rows.tolist()):  # one by one, but only where something is bad
+            size = int(sizes[i])
             if not text[i].is_valid:
                 detail = f"column {'.'.join(self.path)!r} is null in this row"
                 rejects.append(self.maker.reject(row, MISSING_FIELD, detail))
@@ -188,9 +183,6 @@ def sound(column: pa.Array) -> pa.Array:
     as_bytes = column.view(_BYTES_OF.get(column.type, column.type))  # text would be checked for UTF-8 as well
     as_bytes.validate(full=True)
     return as_bytes.cast(pa.large_binary())
-
-
-_BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
 
 
 def _as_bytes(column: pa.Array) -> pa.LargeBinaryArray:

@@ -22,7 +22,7 @@ from tokpress.sources.compression import standard_input
 
 _PROBES = 32  # places to look at
 _PROBE_BATCH_BYTES = 64 * 1024
-_READ_BYTES = 16 * 1024**2  # of a file at one place, for an input where hardly a record gives text
+_SEARCH_BYTES = 256 * 1024  # of a file read at one place where hardly a record gives text
 _STDIN_HEAD_BYTES = 1024**2
 
 Place = tuple[Reader, int, int | None]  # where to read from, and where the next place is
@@ -47,6 +47,7 @@ def sample_texts(
 def _texts_at(place: Place, budget: int, max_doc_bytes: int | None) -> Iterator[pa.LargeStringArray]:
     reader, start, stop = place
     read_bytes = 0
+    max_read_bytes = 8 * budget + _SEARCH_BYTES
     for batch in reader.read(start, stop):
         read_bytes += batch.input_bytes
         text = _heads(batch.text, max_doc_bytes) if max_doc_bytes else batch.text
@@ -54,7 +55,7 @@ def _texts_at(place: Place, budget: int, max_doc_bytes: int | None) -> Iterator[
         budget -= text_bytes(text)
         if len(text):
             yield text
-        if budget <= 0 or len(text) < len(batch.text) or read_bytes > budget + _READ_BYTES:
+        if budget <= 0 or len(text) < len(batch.text) or read_bytes > max_read_bytes:
             return
 
 

@@ -40,13 +40,11 @@ class TextReader(StreamReader):
         rejects = []
         good = np.zeros(len(text), bool)
         first_line = lines.line_at(block.offset)
-        for i, position in enumerate(
-            block.positions.tolist()
-        ):  # one by one, but only in a block with something bad in it
+        for i, position in enumerate(block.positions.tolist()):  # one by one, but only where something is bad
             data = block.data[block.starts[i] : block.ends[i]]
             line = None if first_line is None else first_line + i
             if not small[i]:
-                rejects.append(self.too_large(position, block.stored_bytes(i), data, line))
+                rejects.append(self.too_large(block.oversized(i), line))
             elif not is_valid_utf8(text[i : i + 1]):
                 rejects.append(self.maker.invalid_utf8(position, data, line=line))
             else:

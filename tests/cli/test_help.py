@@ -1,0 +1,110 @@
+"""What can be typed: frozen here, explained by `--help`, answered at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+import pytest
+
+import tokpress as package
+from tokpress.cli import tokpress
+
+from .conftest import Cli
+
+READING = ["--format", "--text-field", "--separator", "--max-doc-bytes"]
+FLAGS = {
+    "build": [
+        "INPUTS",
+        *("--tokenizer", "--out", *READING, "--engine", "--special-tokens"),
+        *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
+        *("--audit-rate", "--max-rejects", "--workers", "--unit-size", "--shard-size"),
+        *("--overwrite", "--json", "--quiet"),
+    ],
+    "inspect": ["STORE", "--doc", "--seq", "--seq-len", "--split", "--json"],
+    "verify": ["STORE", "--deep", "--deep-docs", "--json"],
+    "train-tokenizer": [
+        "INPUTS",
+        *("--vocab-size", "--out", "--model", "--pattern", "--special-token", "--sample-size", *READING),
+    ],
+    "demo": ["--out"],
+}
+
+
+def command_of(verb: str) -> Any:
+    return import_module(f"tokpress.cli.{verb.replace('-', '_')}").command
+
+
+def flags(command: click.Command) -> list[str]:
+    found: list[str] = []
+    for parameter in command.params:
+        found += [str(parameter.name).upper()] if isinstance(parameter, click.Argument) else parameter.opts
+        found += parameter.secondary_opts
+    return found
+
+
+class TestFrozen:
+    """A flag that is gone breaks scripts; a new one belongs here, too."""
+
+    def test_the_verbs(self) -> None:
+        assert tokpress.list_commands(click.Context(tokpress)) == list(FLAGS)
+
+    @pytest.mark.parametrize("verb", FLAGS)
+    def test_the_flags(self, verb: str) -> None:
+        assert flags(command_of(verb)) == FLAGS[verb]
+
+
+class TestHelp:
+    def test_names_every_verb_and_every_exit_code(self, cli: Cli) -> None:
+        result = cli("--help")
+        assert result.code == 0
+        assert all(f"\n  {verb}  " in result.out for verb in FLAGS)
+        assert "Exit codes: 0 done, 1 failed" in result.out
+
+    @pytest.mark.parametrize("verb", FLAGS)
+    def test_of_a_verb_explains_each_flag_and_shows_examples(self, cli: Cli, verb: str) -> None:
+        result = cli(verb, "--help")
+        assert result.code == 0
+        assert all(flag in result.out for flag in FLAGS[verb])
+        explained, _, examples = result.out.partition("\n  Examples:\n")
+        assert examples
+        assert all("tokpress " + verb in line for line in examples.splitlines())
+        assert max(map(len, explained.splitlines())) <= 80
+
+    @pytest.mark.parametrize("verb", FLAGS)
+    def test_examples_use_flags_that_exist(self, cli: Cli, verb: str) -> None:
+        words = cli(verb, "--help").out.partition("Examples:\n")[2].split()
+        assert {word for word in words if word.startswith("--")} <= set(FLAGS[verb])
+
+    def test_has_a_short_form(self, cli: Cli) -> None:
+        assert cli("build", "-h").out == cli("build", "--help").out
+
+    def test_without_arguments_is_shown_as_wrong_usage(self, cli: Cli) -> None:
+        result = cli()
+        assert result.code == 2
+        assert "Commands:" in result.err
+        assert result.out == ""
+
+    def test_version(self, cli: Cli) -> None:
+        result = cli("--version")
+        assert result.code == 0
+        assert package.__version__ in result.out
+
+    @pytest.mark.parametrize(
+        "arguments", [["--help"], ["build", "--help"], ["verify", "--help"], ["inspect", "--help"]]
+    )
+    def test_loads_nothing_heavy(self, arguments: list[str]) -> None:
+        code = (
+            "import sys, json, atexit; sys.argv[0] = 'tokpress'\n"
+            "atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+            "from tokpress.cli import main; main()"
+        )
+        result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+        loaded = set(json.loads(result.stderr))
+        assert "Usage: tokpress" in result.stdout
+        assert {"click", "tokpress.cli"} <= loaded
+        assert loaded.isdisjoint({"numpy", "pyarrow", "rich", "tokenizers", "gigatoken", "tokpress.store", "asyncio"})

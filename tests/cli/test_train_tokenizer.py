@@ -1,0 +1,41 @@
+"""`tokpress train-tokenizer`: a tokenizer from the same inputs that `build` takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tokpress
+
+from .conftest import TEXTS, Cli
+
+
+class TestTrainTokenizer:
+    @pytest.mark.parametrize(
+        ("model", "name"), [("bpe", "tokenizer.json"), ("sp-bpe", "spm.model"), ("sp-unigram", "spm.model")]
+    )
+    def test_writes_one_that_build_takes(self, cli: Cli, source: Path, tmp_path: Path, model: str, name: str) -> None:
+        out = tmp_path / "new" / name
+        result = cli("train-tokenizer", source, "--vocab-size", 320, "--model", model, "--out", out)
+        assert result.code == 0, result.err
+        assert result.out == f"{out}\n"
+        assert f"tokpress build ... --tokenizer {out}" in result.err
+        built = cli("build", source, "--tokenizer", out, "--out", tmp_path / "store")
+        assert built.code == 0, built.err
+        store = tokpress.open(tmp_path / "store")
+        assert [store.text(i) for i in range(len(TEXTS))] == TEXTS
+
+    @pytest.mark.parametrize(("model", "name"), [("bpe", "x.model"), ("sp-bpe", "x.json")])
+    def test_a_name_of_the_wrong_kind_is_wrong_usage(
+        self, cli: Cli, source: Path, tmp_path: Path, model: str, name: str
+    ) -> None:
+        result = cli("train-tokenizer", source, "--vocab-size", 320, "--model", model, "--out", tmp_path / name)
+        assert result.code == 2
+        assert "Name it like tokenizer." in result.err
+        assert not (tmp_path / name).exists()
+
+    def test_no_input_is_wrong_usage(self, cli: Cli, tmp_path: Path) -> None:
+        result = cli("train-tokenizer", tmp_path / "none.jsonl", "--vocab-size", 320, "--out", tmp_path / "t.json")
+        assert result.code == 2
+        assert "no such file" in result.err
