@@ -57,6 +57,15 @@ def test_an_unfinished_dictionary_grows_from_batch_to_batch(tmp_path: Path) -> N
     assert read(tmp_path / "a.arrow").texts == TEXTS[:10] + TEXTS[:20] + TEXTS[:30]
 
 
+def test_what_follows_a_stream_does_not_vanish_unseen(tmp_path: Path) -> None:
+    """`cat a.arrow b.arrow` makes no longer stream; the second one cannot be read, but is told."""
+    data = write_table(tmp_path / "a", pa.table({"text": TEXTS}), "arrow-stream", ROWS).read_bytes()
+    result = read(write(tmp_path / "a.arrow", data + data))
+    assert result.texts == TEXTS
+    assert (result.reasons, result.rejects[0].position) == ([DAMAGED_INPUT], 60)
+    assert read(write(tmp_path / "a.arrow", data + bytes(100))).reasons == []
+
+
 class TestTruncated:
     def test_anywhere_keeps_the_record_batches_before_the_cut(self, path: Path) -> None:
         data = path.read_bytes()

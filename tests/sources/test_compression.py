@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokpress.errors import InputError
@@ -189,6 +189,7 @@ def test_a_file_that_cannot_be_opened_is_an_error_that_names_it(folder: Path) ->
 
 class TestPeekableInput:
     @given(data=st.binary(max_size=200), peeks=st.lists(st.integers(0, 80), max_size=3), size=st.integers(1, 50))
+    @example(data=bytes(100), peeks=[30], size=20)
     def test_peeking_takes_nothing_away(self, data: bytes, peeks: list[int], size: int) -> None:
         file = PeekableInput(io.BytesIO(data))
         for peek in peeks:

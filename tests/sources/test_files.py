@@ -95,6 +95,8 @@ class TestArguments:
         Path("d/loop").symlink_to(".")
         Path("d/up").symlink_to("..")
         Path("d/linked").symlink_to("../elsewhere")
+        for i in range(5):
+            Path(f"elsewhere/back{i}").symlink_to("../d")
         assert found("d") == ["d/a.jsonl", "d/linked/b.jsonl"]
 
     def test_a_dash_is_standard_input(self) -> None:

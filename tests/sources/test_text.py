@@ -6,13 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from conftest import HARD_TEXTS, make_texts
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokpress.batches import DAMAGED_INPUT, INVALID_UTF8, TOO_LARGE
 
-from .reading import BATCH_SIZES, BIG_BATCH, BOM, COMPRESSORS, PACKED, compress, joined, read, read_ranges, same, write
+from .reading import (
+    BATCH_SIZES,
+    BIG_BATCH,
+    BOM,
+    COMPRESSORS,
+    PACKED,
+    compress,
+    joined,
+    measure,
+    read,
+    read_ranges,
+    same,
+    write,
+)
 
 NOT_UTF8 = [b"\xff", b"caf\xe9", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"ok \x80 ok"]
 
@@ -226,3 +240,16 @@ class TestSeparator:
         [reject] = result.rejects
         assert (reject.reason, reject.line) == (DAMAGED_INPUT, None)
         assert plain[: reject.position].count(b"|") == len(result.texts)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"format": "lines"}, {"separator": "<|end|>"}], ids=["a file", "a line", "between separators"]
+)
+def test_a_bomb_is_never_loaded(tmp_path: Path, options: dict[str, str]) -> None:
+    """Half a gigabyte without an end, in a few kilobytes."""
+    frame = zstandard.ZstdCompressor().compressobj()
+    packed = b"".join(frame.compress(b"x" * 16_000_000) for _ in range(32)) + frame.flush()
+    small = write(tmp_path / "small.txt.zst", compress(b"a", ".zst"))
+    result = measure(write(tmp_path / "bomb.txt.zst", packed), small, max_doc_bytes=16_000_000, **options)
+    assert (result["documents"], result["reasons"]) == (0, [TOO_LARGE])
+    assert result["growth"] < 250_000_000

@@ -15,6 +15,7 @@ from tokpress.sources.rows import LostRows, RowReader, Rows
 _FILE_MAGIC = b"ARROW1"
 _FILE_STREAM_START = 8  # in an IPC file, a stream begins after the padded magic
 _END_OF_STREAM = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")  # as written now, and before Arrow 0.15
+_TRAILER_BYTES = 4096  # looked at behind the end of a stream: more than padding there is not what a writer leaves
 _SLICE_ROWS = 4096
 
 
@@ -61,6 +62,11 @@ class ArrowReader(RowReader):
                 if file.read(len(_FILE_MAGIC)) != _FILE_MAGIC:
                     file.seek(0)
                     yield from _stream(file, size)
+                    if file.read(_TRAILER_BYTES).strip(b"\0"):
+                        yield (
+                            "something follows the end of the Arrow stream, and is not read: one file, one stream",
+                            size,
+                        )
                     return
                 try:
                     reader = pa.ipc.open_file(file)

@@ -57,7 +57,7 @@ def _expand(argument: str, config: ReadConfig) -> list[str]:
     if argument == STDIN:
         return [STDIN]
     if Path(argument).is_dir():
-        return list(_walk(Path(argument), config))
+        return list(_walk(Path(argument), config, frozenset(Path(argument).resolve().parents)))
     if Path(argument).exists():
         return [argument]
     if glob.has_magic(argument):
@@ -66,23 +66,21 @@ def _expand(argument: str, config: ReadConfig) -> list[str]:
     raise UsageError(f"no such file or directory: {argument}. Check the path; quote globs if your shell does not.")
 
 
-def _walk(directory: Path, config: ReadConfig) -> Iterator[str]:
+def _walk(directory: Path, config: ReadConfig, above: frozenset[Path]) -> Iterator[str]:
     """The files of a directory that hold records, by name; hidden ones and those of other kinds are left out."""
+    here = directory.resolve()
+    if here in above:  # a link to a directory that it stands in
+        return
     if (directory / "state.json").is_file() and (directory / "dataset_info.json").is_file():
         yield from _data_files(directory)
         return
     for entry in sorted(directory.iterdir(), key=lambda path: path.name):
-        if entry.name.startswith(".") or _is_loop(entry):
+        if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _walk(entry, config)
+            yield from _walk(entry, config, above | {here})
         elif entry.name not in _DATASET_DESCRIPTIONS and (config.format or _format_and_compression(entry.name)[0]):
             yield str(entry)
-
-
-def _is_loop(path: Path) -> bool:
-    """A link to a directory that it stands in."""
-    return path.is_symlink() and path.is_dir() and path.parent.resolve().is_relative_to(path.resolve())
 
 
 class _DataFile(msgspec.Struct):
