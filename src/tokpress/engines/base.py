@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokpress.batches import Ids, TokenBatch
+from tokpress.errors import IdRangeError, TokenizerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Engine(Protocol):
         ...
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
-        """Ids -> text, special tokens included; bytes that are not UTF-8 become U+FFFD."""
+        """Ids -> text, special tokens included; bytes that are not UTF-8 become U+FFFD. An id that the vocabulary leaves
+        out is no text; one beyond it is an IdRangeError."""
         ...
 
     def token_bytes(self, token: int) -> bytes:
@@ -70,6 +73,33 @@ def from_lists(documents: Sequence[Sequence[int]]) -> TokenBatch:
     ends = np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)))
     total = int(ends[-1]) if len(ends) else 0
     return TokenBatch(np.fromiter(chain.from_iterable(documents), np.uint32, total), ends)
+
+
+def known_ids(ids: Ids | Sequence[int], vocab_size: int) -> list[int]:
+    """Ids as the libraries take them, once it is sure that all of them are the vocabulary's."""
+    listed: list[int] = np.asarray(ids).tolist()
+    if listed and not 0 <= min(listed) <= max(listed) < vocab_size:
+        wrong = next(token for token in listed if not 0 <= token < vocab_size)
+        raise IdRangeError(f"id {wrong} is outside the tokenizer's vocabulary of {vocab_size} tokens.")
+    return listed
+
+
+@contextmanager
+def no_panic(failure: str) -> Iterator[None]:
+    """A panic of a library written in Rust passes every `except Exception`; here it becomes an error of ours."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"{failure}: {error}") from None
+
+
+def slice_tokens(tokens: TokenBatch, start: int, stop: int) -> TokenBatch:
+    """Documents [start, stop) as a batch of their own, without a copy of the ids."""
+    first = int(tokens.ends[start - 1]) if start else 0
+    ends = tokens.ends[start:stop] - first
+    return TokenBatch(tokens.ids[first : first + (int(ends[-1]) if len(ends) else 0)], ends)
 
 
 def concat_tokens(batches: Sequence[TokenBatch]) -> TokenBatch:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tokpress.batches import Ids, TokenBatch, string_buffers
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, parse_literals
+from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
 
 END_OF_TEXT = "<|endoftext|>"
 _SPECIAL_TOKENS = {END_OF_TEXT: 256}
@@ -36,7 +36,7 @@ class BytesEngine:
         return TokenBatch(data[starts[0] : starts[-1]].astype(np.uint32), starts[1:] - starts[0])
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
-        return b"".join(map(self.token_bytes, np.asarray(ids).tolist())).decode("utf-8", "replace")
+        return b"".join(map(self.token_bytes, known_ids(ids, self.info.vocab_size))).decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
         return bytes([token]) if token < 256 else END_OF_TEXT.encode()

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import tokenizers
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists
+from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
 from tokpress.errors import TokenizerError
 
 TOKENIZER_JSON = "tokenizer.json"
@@ -25,10 +24,7 @@ class HuggingFaceEngine:
     name = "huggingface"
 
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_buffer(files.files[TOKENIZER_JSON])
-        except Exception as error:
-            raise TokenizerError(f"{TOKENIZER_JSON} cannot be loaded by `tokenizers`: {error}") from error
+        self._tokenizer = _load(files.files[TOKENIZER_JSON])
         # A file may ask for these; a corpus must not be cut or padded by its tokenizer.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -36,8 +32,9 @@ class HuggingFaceEngine:
         if getattr(self._tokenizer.model, "dropout", None):
             raise TokenizerError("the tokenizer uses BPE dropout: its ids are random. Set model.dropout to null.")
         self._byte_level = "ByteLevel" in repr(self._tokenizer.decoder)
-        added = self._tokenizer.get_added_tokens_decoder()
-        special_tokens = {token.content: i for i, token in sorted(added.items()) if token.special}
+        added = sorted(self._tokenizer.get_added_tokens_decoder().items())
+        self.added_tokens = {token.content: i for i, token in added}  # special ones and others; found in text whole
+        special_tokens = {token.content: i for i, token in added if token.special}
         names = _named_tokens(files.files)
         for token in names.values():
             if (i := self._tokenizer.token_to_id(token)) is not None:
@@ -57,11 +54,11 @@ class HuggingFaceEngine:
         return from_lists([encoding.ids for encoding in encodings])
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
-        return self._tokenizer.decode(np.asarray(ids).tolist(), skip_special_tokens=False)
+        return self._tokenizer.decode(known_ids(ids, self.info.vocab_size), skip_special_tokens=False)
 
     def token_bytes(self, token: int) -> bytes:
         piece = self._tokenizer.id_to_token(token)
-        if piece is None or piece in self.info.special_tokens:
+        if piece is None or piece in self.added_tokens:
             return (piece or "").encode()
         if self._byte_level:
             return bytes(BYTE_OF_CHAR[char] for char in piece if char in BYTE_OF_CHAR)
@@ -70,14 +67,26 @@ class HuggingFaceEngine:
         return piece.replace("\u2581", " ").encode()
 
 
+def _load(data: bytes) -> tokenizers.Tokenizer:
+    failure = f"{TOKENIZER_JSON} cannot be loaded by `tokenizers`"
+    with no_panic(failure):
+        try:
+            tokenizer = tokenizers.Tokenizer.from_buffer(data)
+        except Exception as error:
+            raise TokenizerError(f"{failure}: {error}. Get the file again from where it comes from.") from error
+    if not tokenizer.get_vocab_size():
+        raise TokenizerError(f"{TOKENIZER_JSON} has an empty vocabulary. Make one: tokpress train-tokenizer --help")
+    return tokenizer
+
+
 def _named_tokens(files: Mapping[str, bytes]) -> dict[str, str]:
     """`bos_token` and `eos_token` as the companions name them: a string, or an object with its content."""
     names: dict[str, str] = {}
     for companion in reversed(COMPANIONS[:2]):  # tokenizer_config.json has the last word
         try:
-            entries: dict[str, Any] = msgspec.json.decode(files.get(companion, b"{}"))
+            entries = msgspec.json.decode(files.get(companion, b"{}"), type=dict[str, Any])
         except msgspec.DecodeError as error:
-            raise TokenizerError(f"{companion} beside the tokenizer is not valid JSON: {error}") from error
+            raise TokenizerError(f"{companion} beside the tokenizer is not a JSON object: {error}") from error
         for key in ("bos_token", "eos_token"):
             value = entries.get(key)
             content = value.get("content") if isinstance(value, dict) else value

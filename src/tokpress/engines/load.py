@@ -6,6 +6,7 @@ encoding; "bytes". Out: `TokenizerFiles`, then the reference engine and, where t
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 
@@ -39,11 +40,11 @@ def fast_engine(files: TokenizerFiles, policy: SpecialTokenPolicy, info: Tokeniz
 
 
 def load_files(config: TokenizerConfig) -> TokenizerFiles:
-    spec = str(Path(config.spec).expanduser())
+    spec = config.spec
     if spec == "bytes":
         return TokenizerFiles("bytes", {})
-    path = Path(spec)
-    if path.is_dir():
+    path = Path(os.path.expanduser(spec))  # noqa: PTH111 - leaves an unknown ~user as it is
+    if spec and path.is_dir():
         path = _in_directory(path)
     if path.is_file():
         return _from_file(path, config)
@@ -51,7 +52,7 @@ def load_files(config: TokenizerConfig) -> TokenizerFiles:
 
     if spec in encoding_names():
         return named_encoding(spec)
-    if spec.endswith((".json", ".model", ".tiktoken")) or spec.startswith((".", "/", "~")) or spec.count("/") > 1:
+    if spec.endswith((".json", ".model", ".tiktoken", "/")) or spec.startswith((".", "/", "~")) or spec.count("/") > 1:
         raise TokenizerError(f"no tokenizer at {spec}. Check the path, or make one: tokpress train-tokenizer --help")
     return _from_hub(spec)
 
@@ -68,14 +69,16 @@ def _in_directory(directory: Path) -> Path:
     others = [*directory.glob("*.model"), *directory.glob("*.tiktoken")]
     if len(others) == 1:
         return others[0]
-    raise TokenizerError(f"no tokenizer in {directory}: it holds none of {', '.join(_IN_A_DIRECTORY)}.")
+    found = "several to choose from, name one: " + ", ".join(sorted(path.name for path in others))
+    missing = f"it holds none of {', '.join(_IN_A_DIRECTORY)}. Make one: tokpress train-tokenizer --help"
+    raise TokenizerError(f"no tokenizer in {directory}: {found if others else missing}")
 
 
 def _from_file(path: Path, config: TokenizerConfig) -> TokenizerFiles:
     """By content, not by name: Llama 3 ships a rank file called tokenizer.model."""
     data = path.read_bytes()
     if data.lstrip()[:1] == b"{":
-        return _huggingface({path.name: data} | _companions(path.parent), path.name)
+        return _huggingface(path)
     if _looks_like_ranks(data):
         return _ranks(path, data, config)
     return TokenizerFiles("sentencepiece", {"tokenizer.model": data})
@@ -86,17 +89,14 @@ def _looks_like_ranks(data: bytes) -> bool:
     return rank.strip().isdigit() and first.isascii() and len(first) % 4 == 0
 
 
-def _huggingface(found: dict[str, bytes], main: str) -> TokenizerFiles:
-    from tokpress.engines.huggingface import TOKENIZER_JSON
+def _huggingface(path: Path) -> TokenizerFiles:
+    """A `tokenizer.json`, whatever its name, with what stands beside it."""
+    from tokpress.engines.huggingface import COMPANIONS, TOKENIZER_JSON
 
-    data = found.pop(main)
-    return TokenizerFiles("huggingface", {TOKENIZER_JSON: data, **found})
-
-
-def _companions(directory: Path) -> dict[str, bytes]:
-    from tokpress.engines.huggingface import COMPANIONS
-
-    return {name: (directory / name).read_bytes() for name in COMPANIONS if (directory / name).is_file()}
+    companions = [path.with_name(name) for name in COMPANIONS if path.with_name(name).is_file()]
+    return TokenizerFiles(
+        "huggingface", {TOKENIZER_JSON: path.read_bytes()} | {file.name: file.read_bytes() for file in companions}
+    )
 
 
 def _ranks(path: Path, data: bytes, config: TokenizerConfig) -> TokenizerFiles:
@@ -114,27 +114,24 @@ def _ranks(path: Path, data: bytes, config: TokenizerConfig) -> TokenizerFiles:
 
 def _from_hub(repo: str) -> TokenizerFiles:
     import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     from tokpress.engines.huggingface import COMPANIONS, TOKENIZER_JSON
 
-    found: dict[str, bytes] = {}
-    for name in (TOKENIZER_JSON, *COMPANIONS):
-        try:
-            found[name] = Path(huggingface_hub.hf_hub_download(repo, name)).read_bytes()
-        except LocalEntryNotFoundError as error:
-            raise TokenizerError(
-                f"{repo!r} is no file here, and the hub cannot be reached. Check the path; or, for a hub id, download "
-                f"it where there is a network: hf download {repo} {TOKENIZER_JSON}"
-            ) from error
-        except EntryNotFoundError as error:
-            if name == TOKENIZER_JSON:
-                raise TokenizerError(
-                    f"the hub's {repo!r} has no {TOKENIZER_JSON}. Give a path to its files."
-                ) from error
-        except (HfHubHTTPError, ValueError) as error:
-            raise TokenizerError(
-                f"{repo!r} is neither a file here nor a tokenizer on the hub: {error}. Check the name; for a gated one, "
-                "log in first: hf auth login"
-            ) from error
-    return _huggingface(found, TOKENIZER_JSON)
+    wanted = [TOKENIZER_JSON, *COMPANIONS]
+    try:
+        # All of one commit, in few requests; or what an earlier download left here, if the hub is out of reach.
+        path = Path(huggingface_hub.snapshot_download(repo, allow_patterns=wanted), TOKENIZER_JSON)
+    except LocalEntryNotFoundError as error:
+        raise TokenizerError(
+            f"{repo!r} is no file here, and the hub cannot be reached. Check the path; or, for a hub id, download it "
+            f"where there is a network: hf download {repo} {' '.join(wanted)}"
+        ) from error
+    except (HfHubHTTPError, ValueError) as error:
+        raise TokenizerError(
+            f"{repo!r} is neither a file here nor a tokenizer on the hub ({error}). Check the name; for a gated one, "
+            "log in first: hf auth login"
+        ) from error
+    if not path.is_file():
+        raise TokenizerError(f"the hub's {repo!r} has no {TOKENIZER_JSON}. Give a path to its files.")
+    return _huggingface(path)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import sentencepiece
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, parse_literals
+from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
 from tokpress.errors import TokenizerError
 
 _SPACE = "\u2581"  # how a piece writes a space
@@ -27,24 +26,26 @@ class SentencePieceEngine:
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
         (name, model), *_ = files.files.items()
         try:
+            if not model:  # the library takes an empty file for a model yet to be loaded
+                raise RuntimeError("it is empty")
             self._model: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise TokenizerError(f"{name} is not a SentencePiece model: {error}") from error
-        pieces = range(self._model.get_piece_size())
-        control = {self._model.id_to_piece(i): i for i in pieces if self._model.is_control(i)}
+            pieces: list[str] = self._model.id_to_piece(list(range(self._model.get_piece_size())))
+        except (RuntimeError, UnicodeDecodeError) as error:
+            raise TokenizerError(
+                f"{name} is neither a SentencePiece model nor any other tokenizer known here: {error}. "
+                "Get the file again from where it comes from."
+            ) from error
+        control = {piece: i for i, piece in enumerate(pieces) if self._model.is_control(i)}
         self._control = control if policy == "parse" else None
+        bos, eos = self._model.bos_id(), self._model.eos_id()  # -1: there is none
         self.info = TokenizerInfo(
             kind=files.kind,
             fingerprint=files.fingerprint,
             vocab_size=len(pieces),
             special_tokens=control,
-            bos_token=self._named(self._model.bos_id()),
-            eos_token=self._named(self._model.eos_id()),
+            bos_token=pieces[bos] if bos >= 0 else None,
+            eos_token=pieces[eos] if eos >= 0 else None,
         )
-
-    def _named(self, token: int) -> str | None:
-        name: str | None = self._model.id_to_piece(token) if token >= 0 else None
-        return name
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
         documents = text.to_pylist()
@@ -60,7 +61,7 @@ class SentencePieceEngine:
         """As the library does it, except that control symbols are shown by name instead of dropped."""
         shown: list[str] = []
         run: list[int] = []
-        for token in np.asarray(ids).tolist():
+        for token in known_ids(ids, self.info.vocab_size):
             if self._model.is_control(token):
                 shown += [self._model.decode(run), self._model.id_to_piece(token)]
                 run = []

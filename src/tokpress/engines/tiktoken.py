@@ -11,13 +11,12 @@ import binascii
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import tiktoken
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists
+from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
 from tokpress.engines.huggingface import CHAR_OF_BYTE
 from tokpress.errors import TokenizerError
 
@@ -53,8 +52,10 @@ PUBLISHED: dict[str, tuple[str, dict[str, int]]] = {
     ),
     "o200k_base": ("o200k", {END_OF_TEXT: 199999, "<|endofprompt|>": 200018}),
 }
-# The same two as tiktoken publishes them, rewritten there to run faster; other libraries know the plain forms only.
+# The same patterns as they are written elsewhere (by OpenAI for GPT-2, by tiktoken to run faster); gigatoken knows the forms
+# above only.
 _PLAIN_FORM = {
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": PATTERNS["gpt2"],
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": PATTERNS["gpt2"],
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
     r"\s+(?!\S)|\s": PATTERNS["cl100k"],
@@ -81,10 +82,11 @@ def named_encoding(name: str) -> TokenizerFiles:
     """One of tiktoken's own, which it downloads once and keeps in `TIKTOKEN_CACHE_DIR`."""
     try:
         encoding = tiktoken.get_encoding(name)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise TokenizerError(
-            f"tiktoken could not download {name!r}: {error}. Get its rank file on a machine with a network, "
-            f"then: --tokenizer {name}.tiktoken"
+            f"tiktoken could not download {name!r}: {error}. Where there is a network, run "
+            f"TIKTOKEN_CACHE_DIR=tiktoken-cache python -c \"import tiktoken; tiktoken.get_encoding('{name}')\", "
+            "copy tiktoken-cache here and set TIKTOKEN_CACHE_DIR to it."
         ) from error
     ranks = b"".join(b"%s %d\n" % (base64.b64encode(token), i) for token, i in encoding._mergeable_ranks.items())
     return rank_files(ranks, encoding._pat_str, encoding._special_tokens)
@@ -103,16 +105,15 @@ class TiktokenEngine:
 
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
         details = msgspec.json.decode(files.files[DETAILS], type=Details)
+        ranks = parse_ranks(files.files[RANKS])
+        _check_ids(ranks, details.special_tokens)
         self._parse = policy == "parse"
         try:
             self._encoding = tiktoken.Encoding(
-                "tokpress",
-                pat_str=details.pattern,
-                mergeable_ranks=parse_ranks(files.files[RANKS]),
-                special_tokens=details.special_tokens,
+                "tokpress", pat_str=details.pattern, mergeable_ranks=ranks, special_tokens=details.special_tokens
             )
         except ValueError as error:
-            raise TokenizerError(f"tiktoken cannot use this pattern or these ranks: {error}") from error
+            raise TokenizerError(f"tiktoken cannot use the pattern {details.pattern!r}: {error}") from error
         self.info = TokenizerInfo(
             kind=files.kind,
             fingerprint=files.fingerprint,
@@ -123,15 +124,38 @@ class TiktokenEngine:
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
         documents = text.to_pylist()
-        if self._parse:
-            return from_lists(self._encoding.encode_batch(documents, num_threads=threads, allowed_special="all"))
-        return from_lists(self._encoding.encode_ordinary_batch(documents, num_threads=threads))
+        with no_panic("tiktoken cannot encode a document (a million spaces in a row, say); build with --engine auto"):
+            if self._parse:
+                return from_lists(self._encoding.encode_batch(documents, num_threads=threads, allowed_special="all"))
+            return from_lists(self._encoding.encode_ordinary_batch(documents, num_threads=threads))
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
-        return self._encoding.decode_bytes(np.asarray(ids).tolist()).decode("utf-8", "replace")
+        return b"".join(map(self.token_bytes, known_ids(ids, self.info.vocab_size))).decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
-        return self._encoding.decode_single_token_bytes(token)
+        try:
+            return self._encoding.decode_single_token_bytes(token)
+        except KeyError:  # ids between the ranks and the special tokens may stand for nothing
+            return b""
+
+
+def _check_ids(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int]) -> None:
+    """What tiktoken does not check, and then panics, loops for ever or gives two tokens one id."""
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing:
+        raise TokenizerError(f"the rank file has no token for byte 0x{missing[0]:02X}: it is incomplete. Get it again.")
+    owners: dict[int, object] = {}
+    for token, i in (*ranks.items(), *special_tokens.items()):
+        if not token or not 0 <= i < 2**32 - 1:
+            raise TokenizerError(
+                f"{token!r} with id {i} cannot be a token: it is empty, or the id does not fit 32 bits."
+            )
+        if i in owners:
+            raise TokenizerError(
+                f"{token!r} and {owners[i]!r} have the same id {i}. Give special tokens ids above the ranks, like "
+                f"{max(ranks.values()) + 1}."
+            )
+        owners[i] = token
 
 
 def as_tokenizer_json(files: TokenizerFiles) -> bytes:
@@ -141,14 +165,13 @@ def as_tokenizer_json(files: TokenizerFiles) -> bytes:
     order of ranks, with all its splits into two tokens. Whether the result is equal is for the parity check to say.
     """
     details = msgspec.json.decode(files.files[DETAILS], type=Details)
-    ranks = parse_ranks(files.files[RANKS])
-    written = {token: "".join(map(CHAR_OF_BYTE.__getitem__, token)) for token in ranks}
-    merges: list[list[str]] = []
+    tokens = parse_ranks(files.files[RANKS]).items()
+    ranks = {token.decode("latin-1").translate(CHAR_OF_BYTE): rank for token, rank in tokens}
+    merges: list[tuple[str, str]] = []
     for token in sorted(ranks, key=ranks.__getitem__):
         splits = ((token[:i], token[i:]) for i in range(1, len(token)))
         pairs = [(left, right) for left, right in splits if left in ranks and right in ranks]
-        pairs.sort(key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
-        merges += [[written[left], written[right]] for left, right in pairs]
+        merges += sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return msgspec.json.encode(
         {
@@ -178,7 +201,7 @@ def as_tokenizer_json(files: TokenizerFiles) -> bytes:
                 "fuse_unk": False,
                 "byte_fallback": False,
                 "ignore_merges": True,
-                "vocab": {written[token]: rank for token, rank in ranks.items()},
+                "vocab": ranks,
                 "merges": merges,
             },
         }

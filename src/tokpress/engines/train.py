@@ -23,6 +23,7 @@ from tokpress.store.durable import write_file
 
 TokenizerModel = Literal["bpe", "sp-bpe", "sp-unigram"]
 END_OF_TEXT = "<|endoftext|>"
+_COMPANION = "tokenizer_config.json"
 
 
 def train_tokenizer(
@@ -44,6 +45,10 @@ def train_tokenizer(
     expected = ".json" if model == "bpe" else ".model"
     if path.suffix != expected:
         raise UsageError(f"--out {path}: a {model} tokenizer is a {expected} file. Name it like tokenizer{expected}.")
+    # A tokenizer.json has no place to say which token ends a document.
+    companion = json.dumps({"eos_token": special_tokens[0]}).encode() if model == "bpe" and special_tokens else None
+    if companion is not None:
+        _refuse_to_share(path, companion)
     config = ReadConfig(
         format=format, text_field=text_field, separator=separator, max_doc_bytes=parse_size(max_doc_bytes)
     )
@@ -55,9 +60,18 @@ def train_tokenizer(
         data = _train_sentencepiece(texts, vocab_size, model.removeprefix("sp-"), special_tokens)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, data)
-    if model == "bpe" and special_tokens:  # a tokenizer.json has no place to say which one ends a document
-        write_file(path.with_name("tokenizer_config.json"), json.dumps({"eos_token": special_tokens[0]}).encode())
+    if companion is not None:
+        write_file(path.with_name(_COMPANION), companion)
     return path
+
+
+def _refuse_to_share(path: Path, companion: bytes) -> None:
+    """A new tokenizer must not change what the tokenizer_config.json of another one says."""
+    other = path.with_name(_COMPANION)
+    if other.is_file() and not path.exists() and other.read_bytes() != companion:
+        raise UsageError(
+            f"{other} belongs to another tokenizer. Give this one a directory of its own: --out NEW/{path.name}"
+        )
 
 
 def _train_byte_level(
@@ -68,8 +82,16 @@ def _train_byte_level(
 
     from tokpress.engines.tiktoken import PATTERNS
 
+    fewest = 256 + len(special_tokens)
+    if vocab_size < fewest:
+        raise UsageError(f"--vocab-size {vocab_size} is too small: bytes and special tokens alone are {fewest}.")
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
-    regex = tokenizers.Regex(PATTERNS.get(pattern, pattern))
+    try:
+        regex = tokenizers.Regex(PATTERNS.get(pattern, pattern))
+    except Exception as error:
+        raise UsageError(
+            f"--pattern {pattern!r} is neither one of {', '.join(PATTERNS)} nor a regular expression: {error}"
+        ) from error
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -105,7 +127,7 @@ def _train_sentencepiece(
         "split_digits": True,
         "hard_vocab_limit": False,
         "max_sentence_length": 16384,
-        "num_threads": len(os.sched_getaffinity(0)),
+        "num_threads": 16,  # whatever the machine: a unigram model depends on it
         "minloglevel": 2,
         "control_symbols": [token for token in special_tokens if token not in ("<s>", "</s>", "<unk>")],
     }

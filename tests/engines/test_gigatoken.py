@@ -1,0 +1,103 @@
+"""The fast engine: what it takes, what it refuses, what it leaves to the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tokpress.batches import large_strings
+from tokpress.config import SpecialTokenPolicy
+from tokpress.engines.base import TokenizerFiles
+from tokpress.engines.gigatoken import GigatokenEngine
+from tokpress.engines.load import fast_engine, reference_engine
+from tokpress.engines.tiktoken import PATTERNS, rank_files
+from tokpress.errors import TokenizerError
+
+from . import samples
+
+
+def load(files: TokenizerFiles, policy: SpecialTokenPolicy = "text") -> GigatokenEngine:
+    return GigatokenEngine(files, policy, reference_engine(files, policy).info)
+
+
+class TestSupport:
+    @pytest.mark.parametrize("name", samples.FAST)
+    def test_byte_level_and_byte_fallback_bpe(self, name: str) -> None:
+        assert samples.fast(name).name == "gigatoken"
+
+    @pytest.mark.parametrize(
+        ("name", "reason"), [("wordpiece", 'Unsupported model type "WordPiece"'), ("unigram-json", "Unigram")]
+    )
+    def test_other_models_are_refused(self, name: str, reason: str) -> None:
+        with pytest.raises(TokenizerError, match=f"gigatoken does not support this tokenizer: .*{reason}"):
+            load(samples.sample(name).files)
+
+    @pytest.mark.parametrize("normalizer", ["NFKC", "Lowercase", "NFD"])
+    def test_other_normalizers_are_refused(self, normalizer: str) -> None:
+        files = samples.huggingface_files(samples.byte_level() | {"normalizer": {"type": normalizer}})
+        with pytest.raises(TokenizerError, match=f"Unsupported normalizer type: {normalizer}$"):
+            load(files)
+
+    def test_a_pattern_it_does_not_know_is_refused(self) -> None:
+        with pytest.raises(TokenizerError, match="no fast pretokenizer"):
+            load(rank_files(samples.small_ranks(), r"\S+|\s+", {}))
+
+    @pytest.mark.parametrize("kind", ["sentencepiece", "bytes"])
+    def test_it_is_not_used_for_raw_models(self, kind: str) -> None:
+        name = {"sentencepiece": "mistral-v1-real", "bytes": "bytes"}[kind]
+        with pytest.raises(TokenizerError, match=f"gigatoken is not used for {kind} tokenizers"):
+            fast_engine(samples.sample(name).files, "text", samples.reference(name).info)
+
+    @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"model": {"type": "BPE", "vocab": {}, "merges": []}}'])
+    def test_what_is_no_tokenizer_is_refused_and_does_not_panic(self, data: bytes) -> None:
+        from tokpress.engines.gigatoken import _load
+
+        with pytest.raises(TokenizerError, match="gigatoken does not support this tokenizer"):
+            _load(data)
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",  # OpenAI's GPT-2
+            r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",  # tiktoken's r50k_base
+            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
+            r"\s+(?!\S)|\s",  # tiktoken's cl100k_base
+            *PATTERNS.values(),
+        ],
+        ids=["gpt2-original", "r50k-tiktoken", "cl100k-tiktoken", *PATTERNS],
+    )
+    def test_patterns_in_all_the_forms_they_are_published_in(self, pattern: str) -> None:
+        assert load(rank_files(samples.small_ranks(), pattern, {})).name == "gigatoken"
+
+
+class TestSpecialTokens:
+    """With "text" their literals are text, though the tokenizer has them; tokens that are not special stay tokens."""
+
+    def test_text(self) -> None:
+        ids = samples.fast("added-tokens", "text").encode(large_strings(["<|im_end|><tool>"])).ids.tolist()
+        added = samples.reference("added-tokens").info.special_tokens
+        assert added["<|im_end|>"] not in ids
+        assert ids[-1] == max(added.values()) - 3  # <tool>
+
+    def test_parse(self) -> None:
+        ids = samples.fast("added-tokens", "parse").encode(large_strings(["<|im_end|>  <mask>"])).ids.tolist()
+        special = samples.reference("added-tokens").info.special_tokens
+        assert ids == [special["<|im_end|>"], special["<mask>"]]  # which takes the spaces before it along
+
+
+class TestDecoding:
+    @pytest.mark.parametrize("name", ["llama2", "qwen2-nfc", "cl100k-real"])
+    def test_is_that_of_the_reference(self, name: str) -> None:
+        fast, reference = samples.fast(name), samples.reference(name)
+        ids = fast.encode(large_strings([" Hello  é\n", "x"])).ids
+        assert fast.decode(ids) == reference.decode(ids)
+        assert [fast.token_bytes(token) for token in ids.tolist()] == list(map(reference.token_bytes, ids.tolist()))
+
+
+def test_the_result_does_not_depend_on_what_was_encoded_before() -> None:
+    """It keeps a cache of words."""
+    text = large_strings(["one two three", "four"])
+    cold = load(samples.sample("gpt2").files).encode(text)
+    warm = load(samples.sample("gpt2").files)
+    warm.encode(large_strings(samples.corpus()[:100]))
+    assert np.array_equal(warm.encode(text).ids, cold.ids)
