@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check crash format bench clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
 	@echo "make test     all tests"
 	@echo "make check    lint, types, formatting"
+	@echo "make crash    kills and faults, hundreds of them; half an hour"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
 
@@ -26,6 +27,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/pytest --numprocesses auto
+
+crash: $(READY)
+	command -v strace > /dev/null || apt-get install --yes --quiet strace
+	TOKPRESS_CRASH_ROUNDS=100 TOKPRESS_CRASH_EVERYTHING=1 $(BIN)/pytest tests/crash --numprocesses auto
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,22 +1,29 @@
-"""How fast one process builds a store, against the fast encoder alone and against the reference library.
+"""How fast a store is built: one process against the encoder alone, two workers against one and against the peers.
 
-    python bench/build.py            rates on the whole corpus and memory on 1 GB and 4 GB files; prints Markdown
+    python bench/build.py            on the whole corpus; takes about 20 minutes, prints Markdown
     python bench/build.py --quick    the same on 100 MB, to see that it works
 
 Every contender is a process of its own, start-up included, on the same file in the same run, one after the other and
-several times over; ratios are medians over pairs. tokpress also proves parity, audits, checksums and syncs to disk.
+several times over; ratios are medians over pairs. tokpress also proves parity, audits, checksums and syncs to disk. Peers
+that take 50 times as long get a slice of the file; theirs are rates, ours too.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import corpus
 import measure
 
+PEERS = Path(__file__).with_name("peers.py")
+PEERS_ENVIRONMENT = corpus.ROOT / "bench" / ".venv-peers"
 ENCODE_FILES = """
 import sys, gigatoken
 tokenizer = gigatoken.Tokenizer(sys.argv[2])
@@ -38,14 +45,80 @@ with open(sys.argv[1], "rb") as file, open(sys.argv[3], "wb") as out:
     for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
         numpy.array(encoding.ids, numpy.uint32).tofile(out)
 """
+OUT = corpus.DATA / "out"
 
 
-def build(source: Path, out: Path) -> measure.Measured:
-    shutil.rmtree(out, ignore_errors=True)
-    command = ["-m", "tokpress", "build", str(source), "--tokenizer", str(corpus.llama3()), "--out", str(out)]
-    measured = measure.run([sys.executable, *command, "--workers", "1", "--quiet"])
-    shutil.rmtree(out)
-    return measured
+def build(source: Path, workers: int) -> tuple[measure.Measured, dict[str, Any]]:
+    """A build, measured from outside, and what it says of itself."""
+    shutil.rmtree(OUT, ignore_errors=True)
+    command = ["-m", "tokpress", "build", str(source), "--tokenizer", str(corpus.llama3()), "--out", str(OUT)]
+    measured = measure.run([sys.executable, *command, "--workers", str(workers), "--quiet"])
+    facts: dict[str, Any] = json.loads((OUT / "manifest.json").read_bytes())["run"]
+    shutil.rmtree(OUT)
+    return measured, facts
+
+
+def peer(name: str, source: Path) -> measure.Measured:
+    if not (PEERS_ENVIRONMENT / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", PEERS_ENVIRONMENT], check=True)
+        pip = [str(PEERS_ENVIRONMENT / "bin" / "pip"), "install", "--quiet", "-r", str(PEERS.with_suffix(".txt"))]
+        subprocess.run(pip, check=True)
+        (PEERS_ENVIRONMENT / "ready").touch()
+    out = corpus.DATA / f"out-{name}"
+    tokenizer = str(corpus.llama3() / "tokenizer.json")
+    try:
+        python = str(PEERS_ENVIRONMENT / "bin" / "python")
+        return measure.run([python, str(PEERS), name, str(source), tokenizer, str(out)])
+    finally:
+        for leftover in corpus.DATA.glob(f"out-{name}*"):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+
+def rate(source: Path, runs: Sequence[measure.Measured]) -> float:
+    return source.stat().st_size / 1e6 / measure.median(runs).seconds
+
+
+def row(name: str, source: Path, runs: Sequence[measure.Measured]) -> None:
+    run = measure.median(runs)
+    times = f"{run.cpu_seconds:,.1f} / {run.seconds:,.1f}"
+    print(f"| {name} | {rate(source, runs):,.1f} | {times} | {run.peak_bytes / 1e6:,.0f} MB |", flush=True)
+
+
+def one_process(source: Path, slice_: Path, rounds: int) -> None:
+    tokenizer = str(corpus.llama3() / "tokenizer.json")
+    ours, encode_files = [], []
+    for _ in range(rounds):
+        encode_files.append(measure.run([sys.executable, "-c", ENCODE_FILES, str(source), tokenizer]))
+        ours.append(build(source, 1)[0])
+    loop = [sys.executable, "-c", ENCODE_BATCH_FAST, str(slice_), tokenizer, str(corpus.DATA / "ids")]
+    reference = [measure.run(loop) for _ in range(max(rounds // 2, 1))]
+    print("| one worker, start-up included | MB/s | CPU s / wall s | peak memory |\n|---|---|---|---|")
+    row("tokpress build --workers 1", source, ours)
+    row("gigatoken.encode_files(parallel=False), nothing written", source, encode_files)
+    row("loop over tokenizers.encode_batch_fast, one thread", slice_, reference)
+    print(f"\ntokpress / encode_files: {measure.median_ratio(ours, encode_files):.2f} (median of {rounds} pairs)")
+    print(f"tokpress / encode_batch_fast: {rate(source, ours) / rate(slice_, reference):.1f}\n", flush=True)
+
+
+def two_workers(source: Path, slice_: Path, rounds: int) -> None:
+    one, two, megatron, uses = [], [], [], []
+    for _ in range(rounds):
+        one.append(build(source, 1)[0])
+        measured, facts = build(source, 2)
+        two.append(measured)
+        uses.append(facts["cpu_use"])
+        megatron.append(peer("megatron", source))
+    print("| two workers, start-up included | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|")
+    row("tokpress build --workers 2", source, two)
+    row("tokpress build --workers 1", source, one)
+    row("gigatoken.encode_files in memory, then a write a document", source, megatron)
+    ratios = {"one worker": measure.median_ratio(two, one), "gigatoken in memory": measure.median_ratio(two, megatron)}
+    for name in ("datasets", "datatrove"):
+        runs = [peer(name, slice_)]
+        row(f"{name}, 2 processes", slice_, runs)
+        ratios[name] = rate(source, two) / rate(slice_, runs)
+    print("\ntwo workers against", ", ".join(f"{name}: {ratio:.2f}" for name, ratio in ratios.items()))
+    print(f"CPU use of the workers: {sorted(uses)[len(uses) // 2]:.0%}\n", flush=True)
 
 
 def main() -> None:
@@ -53,36 +126,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-
     source = corpus.jsonl_of(100 * 10**6) if args.quick else corpus.all_jsonl()
-    slice_ = corpus.jsonl_of(20 * 10**6)  # the reference takes too long for the whole file
-    tokenizer = str(corpus.llama3() / "tokenizer.json")
-    out = corpus.DATA / "out"
-
-    ours, encode_files = [], []
-    for _ in range(args.rounds):
-        encode_files.append(measure.run([sys.executable, "-c", ENCODE_FILES, str(source), tokenizer]))
-        ours.append(build(source, out))
-    loop = [sys.executable, "-c", ENCODE_BATCH_FAST, str(slice_), tokenizer, str(corpus.DATA / "ids")]
-    reference = [measure.run(loop) for _ in range(max(args.rounds // 2, 1))]
-    rates = {
-        "tokpress build --workers 1": (source, measure.median(ours)),
-        "gigatoken.encode_files(parallel=False), nothing written": (source, measure.median(encode_files)),
-        "loop over tokenizers.encode_batch_fast, one thread": (slice_, measure.median(reference)),
-    }
-    mb_per_s = {name: path.stat().st_size / 1e6 / run.seconds for name, (path, run) in rates.items()}
-    our_rate, _, reference_rate = mb_per_s.values()
-    print(f"{measure.machine()}; {source.stat().st_size / 1e6:,.0f} MB of JSONL, Llama 3 tokenizer, one process\n")
-    print("| one process, start-up included | MB/s | CPU s / wall s | peak memory |\n|---|---|---|---|")
-    for name, (_, run) in rates.items():
-        times = f"{run.cpu_seconds:,.1f} / {run.seconds:,.1f}"
-        print(f"| {name} | {mb_per_s[name]:,.1f} | {times} | {run.peak_bytes / 1e6:,.0f} MB |")
-    print(f"\ntokpress / encode_files: {measure.median_ratio(ours, encode_files):.2f} (median of {args.rounds} pairs)")
-    print(f"tokpress / encode_batch_fast: {our_rate / reference_rate:.1f}\n")
-
-    print("| file | peak memory of tokpress build |\n|---|---|")
+    slice_ = corpus.jsonl_of(20 * 10**6)
+    print(f"{measure.machine()}; {source.stat().st_size / 1e6:,.0f} MB of JSONL, Llama 3 tokenizer\n", flush=True)
+    one_process(source, slice_, args.rounds)
+    two_workers(source, slice_, args.rounds)
+    print("| file | peak memory of tokpress build --workers 1 |\n|---|---|")
     for size in (50 * 10**6, 200 * 10**6) if args.quick else (10**9, 4 * 10**9):
-        print(f"| {size / 1e9:g} GB | {build(corpus.jsonl_of(size), out).peak_bytes / 1e6:,.0f} MB |")
+        _, facts = build(corpus.jsonl_of(size), 1)
+        print(f"| {size / 1e9:g} GB | {facts['peak_memory_bytes'] / 1e6:,.0f} MB |", flush=True)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,16 @@ def write_jsonl(path: Path, texts: list[str]) -> Path:
     return path
 
 
+def stored(directory: Path) -> dict[str, bytes]:
+    """Every byte of a store but how its run went."""
+    files = {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
+    manifest = json.loads(files["manifest.json"])
+    del manifest["run"], manifest["checksum"]
+    return files | {"manifest.json": json.dumps(manifest).encode()}
+
+
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
     return make_texts(400)

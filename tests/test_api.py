@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from conftest import stored
 
 import tokpress
+from tokpress.api import BuildOptions, build_config
 from tokpress.cli.build import command as build_command
 from tokpress.cli.train_tokenizer import command as train_command
 from tokpress.errors import StoreError, TooManyRejects, UsageError
@@ -55,9 +57,23 @@ def options_of(command: Any) -> set[str]:
 
 class TestSameOptions:
     def test_build_takes_what_the_command_takes(self) -> None:
-        keywords = set(inspect.signature(tokpress.build).parameters)
+        keywords = set(inspect.signature(tokpress.build).parameters) - {"options"} | set(BuildOptions.__annotations__)
         assert keywords - options_of(build_command) == {"batch_bytes", "reporter"}
-        assert options_of(build_command) - keywords == {"as_json", "quiet"}
+        assert options_of(build_command) - keywords == {"as_json", "quiet", "dry_run", "monitor"}
+
+    def test_each_of_them_is_known(self) -> None:
+        for name in BuildOptions.__annotations__:
+            values: Any = {"added_tokens": {}, "on_bad_record": "stop"}
+            build_config("bytes", {name: values.get(name)})  # type: ignore[misc]
+
+    def test_an_unknown_one_is_an_error(self) -> None:
+        with pytest.raises(TypeError, match="unknown option 'worker'"):
+            tokpress.build("a.jsonl", tokenizer="bytes", out="x", worker=2)  # type: ignore[call-arg]
+
+    def test_what_the_command_leaves_out_is_what_build_leaves_out(self) -> None:
+        typed = build_command.make_context("x", ["input", "--tokenizer", "bytes", "--out", "o"]).params
+        flat: Any = {name: typed[name] for name in BuildOptions.__annotations__ if name in typed}
+        assert build_config("bytes", flat | {"added_tokens": dict(flat["added_tokens"])}) == build_config("bytes", {})
 
     def test_train_tokenizer_takes_what_the_command_takes(self) -> None:
         assert set(inspect.signature(tokpress.train_tokenizer).parameters) == options_of(train_command)
@@ -74,16 +90,6 @@ class TestSameOptions:
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.default is not parameter.empty and name in typed:
                 assert (typed[name] or None) == (parameter.default or None), name
-
-
-def stored(directory: Path) -> dict[str, bytes]:
-    """Every byte of a store but how its run went."""
-    files = {
-        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
-    }
-    manifest = json.loads(files["manifest.json"])
-    del manifest["run"], manifest["checksum"]
-    return files | {"manifest.json": json.dumps(manifest).encode()}
 
 
 class TestSameStores:

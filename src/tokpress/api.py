@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict, Unpack
 
 from tokpress.config import (
     BuildConfig,
@@ -19,11 +20,54 @@ from tokpress.config import (
     TokenizerConfig,
     parse_size,
 )
-from tokpress.run.coordinator import build_store
+from tokpress.run.coordinator import build_store, make_job
+from tokpress.run.job import Prepared
 from tokpress.run.progress import Reporter
+from tokpress.run.projection import Projection, project
 from tokpress.store.reader import Store, open_store
 
 PathLike = str | os.PathLike[str]
+
+
+class BuildOptions(TypedDict, total=False):
+    """What `tokpress build` takes as flags, under the same names; sizes in bytes or like "4GB". See its `--help`."""
+
+    format: str | None
+    text_field: str
+    separator: str | None
+    max_doc_bytes: int | str
+    drop_empty: bool
+    limit: int | None
+    engine: EngineChoice
+    special_tokens: SpecialTokenPolicy
+    pattern: str | None
+    added_tokens: Mapping[str, int]
+    bos: bool
+    eos: bool
+    bos_token: str | None
+    eos_token: str | None
+    audit_rate: float
+    max_rejects: str
+    on_bad_record: Literal["skip", "stop"]
+    unit_size: int | str
+    shard_size: int | str
+    workers: int | None
+    memory: int | str | None
+    batch_bytes: int | str | None
+    doc_timeout: float
+    pin: Literal["none", "cores", "numa"]
+    profile: str | None
+
+
+_SECTIONS = {
+    "read": ("format", "text_field", "separator", "max_doc_bytes", "drop_empty", "limit"),
+    "tokenizer": ("engine", "special_tokens", "pattern", "added_tokens", "bos", "eos", "bos_token", "eos_token"),
+    "check": ("audit_rate", "max_rejects"),
+    "store": ("unit_bytes", "shard_bytes"),
+    "resources": ("workers", "memory_bytes", "batch_bytes", "doc_timeout", "pin", "profile"),
+}
+_SIZES = {"max_doc_bytes": "max_doc_bytes", "unit_size": "unit_bytes", "shard_size": "shard_bytes"}
+_SIZES |= {"memory": "memory_bytes", "batch_bytes": "batch_bytes"}
 
 
 def build(
@@ -31,51 +75,50 @@ def build(
     *,
     tokenizer: PathLike,
     out: PathLike,
-    format: str | None = None,  # noqa: A002 - the option's name everywhere
-    text_field: str = "text",
-    separator: str | None = None,
-    max_doc_bytes: int | str = ReadConfig().max_doc_bytes,
-    engine: EngineChoice = "auto",
-    special_tokens: SpecialTokenPolicy = "text",
-    pattern: str | None = None,
-    added_tokens: Mapping[str, int] | None = None,
-    bos: bool = False,
-    eos: bool = True,
-    bos_token: str | None = None,
-    eos_token: str | None = None,
-    audit_rate: float = CheckConfig().audit_rate,
-    max_rejects: str = CheckConfig().max_rejects,
-    unit_size: int | str = StoreConfig().unit_bytes,
-    shard_size: int | str = StoreConfig().shard_bytes,
-    workers: int | None = None,
-    batch_bytes: int | str = Resources().batch_bytes,
     overwrite: bool = False,
     reporter: Reporter | None = None,
+    **options: Unpack[BuildOptions],
 ) -> Store:
-    """Tokenize `inputs` into a store at `out`. See `tokpress build --help` for what each option means."""
-    config = BuildConfig(
-        tokenizer=TokenizerConfig(
-            spec=os.fspath(tokenizer),
-            engine=engine,
-            special_tokens=special_tokens,
-            pattern=pattern,
-            added_tokens=dict(added_tokens or {}),
-            bos=bos,
-            eos=eos,
-            bos_token=bos_token,
-            eos_token=eos_token,
-        ),
-        read=ReadConfig(
-            format=format, text_field=text_field, separator=separator, max_doc_bytes=parse_size(max_doc_bytes)
-        ),
-        store=StoreConfig(unit_bytes=parse_size(unit_size), shard_bytes=parse_size(shard_size)),
-        check=CheckConfig(audit_rate=audit_rate, max_rejects=max_rejects),
-        resources=Resources(workers=workers, batch_bytes=parse_size(batch_bytes)),
-    )
-    paths = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
-    return build_store(paths, out, config, overwrite=overwrite, reporter=reporter)
+    """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped."""
+    return build_store(_as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
+
+
+def dry_run(
+    inputs: PathLike | Sequence[PathLike], *, tokenizer: PathLike, out: PathLike, **options: Unpack[BuildOptions]
+) -> tuple[Prepared, Projection]:
+    """What `build` would take: time, disk and memory, from a small piece of the inputs."""
+    return project(make_job(_as_list(inputs), out, build_config(tokenizer, options)))
 
 
 def open(path: PathLike, split: str = "train") -> Store:  # noqa: A001 - called as tokpress.open
     """A finished store, memory-mapped."""
     return open_store(path, split)
+
+
+def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
+    """Flat options as the frozen records that the rooms take; what is left out has its default there."""
+    values: dict[str, object] = dict(options)
+    for size, name in _SIZES.items():
+        if size in values:
+            value = values.pop(size)
+            values[name] = None if value is None else parse_size(value)  # type: ignore[arg-type]
+    if values.pop("on_bad_record", "skip") == "stop":
+        values["max_rejects"] = "0"
+    if "added_tokens" in values:
+        values["added_tokens"] = dict(options["added_tokens"])
+    sections = {
+        section: {name: values.pop(name) for name in names if name in values} for section, names in _SECTIONS.items()
+    }
+    if values:
+        raise TypeError(f"tokpress.build got an unknown option {next(iter(values))!r}")
+    return BuildConfig(
+        tokenizer=TokenizerConfig(spec=os.fspath(tokenizer), **sections["tokenizer"]),  # type: ignore[arg-type]
+        read=ReadConfig(**sections["read"]),  # type: ignore[arg-type]
+        store=StoreConfig(**sections["store"]),  # type: ignore[arg-type]
+        check=CheckConfig(**sections["check"]),  # type: ignore[arg-type]
+        resources=Resources(**sections["resources"]),  # type: ignore[arg-type]
+    )
+
+
+def _as_list(inputs: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    return [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)

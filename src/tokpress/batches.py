@@ -35,6 +35,7 @@ BAD_JSON = "bad-json"  # not one JSON object on the line
 MISSING_FIELD = "missing-field"  # no text field, or it is null
 WRONG_TYPE = "wrong-type"  # the text field holds something other than text
 INVALID_UTF8 = "invalid-utf8"
+EMPTY = "empty"  # no text in it, with --drop-empty
 TOO_LARGE = "too-large"  # over --max-doc-bytes; never loaded
 DAMAGED_INPUT = "damaged-input"  # the file ends early or is corrupt from here on
 
@@ -59,6 +60,7 @@ class TextBatch:
     rejects: list[Reject] = field(default_factory=list)
     input: int  # index of the input read last
     next_position: int
+    parse_seconds: float = 0.0  # taken to get text out of the bytes, for the summary
     input_bytes: int = 0  # bytes of the file consumed for this batch, as stored (compressed), for progress
 
     def __len__(self) -> int:
@@ -117,5 +119,6 @@ def concat_text(batches: list[TextBatch]) -> TextBatch:
         rejects=[reject for batch in batches for reject in batch.rejects],
         input=batches[-1].input,
         next_position=batches[-1].next_position,
+        parse_seconds=sum(batch.parse_seconds for batch in batches),
         input_bytes=sum(batch.input_bytes for batch in batches),
     )

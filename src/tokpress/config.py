@@ -27,6 +27,8 @@ class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
     text_field: str = "text"  # dotted path into a record; "\\." for a dot inside a name
     separator: str | None = None  # for plain text: documents are what stands between separators
     max_doc_bytes: int = 256 * 1024**2  # a larger record is rejected without being loaded
+    drop_empty: bool = False  # documents without text are rejected
+    limit: int | None = None  # only the first so many documents, in the order of the inputs
 
     @property
     def field_path(self) -> tuple[str, ...]:
@@ -64,8 +66,12 @@ class CheckConfig(msgspec.Struct, frozen=True, kw_only=True):
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """What a build may use. Changes its speed, never its output."""
 
-    workers: int | None = None  # cores to use; None: all that this process may run on
-    batch_bytes: int = 4 * 1024**2  # text read, encoded and written at a time
+    workers: int | None = None  # processes; None: one for each physical core that this process may run on
+    memory_bytes: int | None = None  # for all of them together; None: 60 % of what is available
+    batch_bytes: int | None = None  # text read, encoded and written at a time; None: what fits the memory
+    doc_timeout: float = 300.0  # seconds after which a document is given up
+    pin: Literal["none", "cores", "numa"] = "none"  # workers to cores or NUMA nodes
+    profile: str | None = None  # file for a profile of the workers
 
 
 class BuildConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ import tokpress
 from tokpress.cli import show
 from tokpress.cli.show import ByteProgress, ConsoleReporter, number, parity_line, plural, safe, size
 from tokpress.engines.parity import Difference, Parity
+from tokpress.run.job import Advanced
 
 from .conftest import TEXTS, Cli
 
@@ -83,19 +84,53 @@ class TestBuild:
         assert [store.text(i) for i in range(len(TEXTS))] == TEXTS
         assert store.where(1)[0] == "-"
 
+    def test_standard_input_again_is_not_taken_for_the_same(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-m", "tokpress", "build", "-", "--tokenizer", "bytes", "--out", str(tmp_path / "s")]
+        for overwrite, text, code in ([], b"one", 0), ([], b"two", 2), (["--overwrite"], b"two", 0):
+            line = b'{"text": "%s"}\n' % text
+            result = subprocess.run([*command, *overwrite], input=line, capture_output=True, timeout=60)
+            assert result.returncode == code, result.stderr.decode()
+        assert tokpress.open(tmp_path / "s").text(0) == "two"
+
     def test_too_many_rejects_is_exit_code_3(self, cli: Cli, source: Path, tmp_path: Path) -> None:
         source.write_text(source.read_text() + "not json\n" * 3)
         result = cli("build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--max-rejects", "2")
         assert result.code == 3
-        assert result.err.splitlines()[-1] == (
-            "error: 3 of 8 records were rejected, more than --max-rejects 2 allows. "
-            f"Look at them in {tmp_path / 'store' / 'rejects'}; raise the limit, or mend the inputs, and build again."
-        )
+        first, *rejects, last = result.err.splitlines()[-5:]
+        assert first == ("error: 3 of 8 records were rejected, more than --max-rejects 2 allows. The first of them:")
+        assert [line.split(",")[0] for line in rejects] == [
+            f"  {source} at line {line}: bad-json" for line in (6, 7, 8)
+        ]
+        assert last == "Mend the inputs or raise the limit, and run the command again."
         assert not (tmp_path / "store" / "manifest.json").exists()
 
-    def test_a_finished_store_needs_overwrite(self, cli: Cli, source: Path, tmp_path: Path) -> None:
+    def test_the_same_command_again_finds_the_store_finished(self, cli: Cli, source: Path, tmp_path: Path) -> None:
         arguments = ["build", source, "--tokenizer", "bytes", "--out", tmp_path / "store"]
-        assert [cli(*arguments).code, cli(*arguments).code, cli(*arguments, "--overwrite").code] == [0, 2, 0]
+        assert cli(*arguments).code == 0
+        manifest = (tmp_path / "store" / "manifest.json").read_bytes()
+        assert cli(*arguments).code == 0
+        assert (tmp_path / "store" / "manifest.json").read_bytes() == manifest
+
+    def test_a_store_of_something_else_needs_overwrite(self, cli: Cli, source: Path, tmp_path: Path) -> None:
+        arguments = ["build", source, "--tokenizer", "bytes", "--out", tmp_path / "store"]
+        assert cli(*arguments).code == 0
+        refused = cli(*arguments, "--no-eos")
+        assert refused.code == 2
+        assert "options.eos_id: was 256, is None" in refused.err
+        assert "--overwrite" in refused.err
+        assert cli(*arguments, "--no-eos", "--overwrite").code == 0
+        assert tokpress.open(tmp_path / "store").manifest.eos_id is None
+
+    def test_an_unfinished_store_is_continued(self, cli: Cli, source: Path, tmp_path: Path) -> None:
+        arguments = ["build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--shard-size", "100"]
+        assert cli(*arguments).code == 0
+        first = tmp_path / "store" / "shards" / "train-00000-000.bin"
+        untouched = first.stat().st_mtime_ns
+        (tmp_path / "store" / "manifest.json").unlink()
+        assert cli(*arguments).code == 0
+        assert first.stat().st_mtime_ns == untouched
+        store = tokpress.open(tmp_path / "store")
+        assert [store.text(i) for i in range(len(TEXTS))] == TEXTS
 
     def test_a_lost_eos_is_seen_before_it_is_too_late(self, cli: Cli, source: Path, tmp_path: Path) -> None:
         err = cli("build", source, "--tokenizer", "bytes", "--no-eos", "--out", tmp_path / "store").err
@@ -209,9 +244,9 @@ class TestProgress:
         clock, screen = Clock(monkeypatch), console(terminal=terminal)
 
         class SlowReporter(ConsoleReporter):
-            def advanced(self, *, input_bytes: int, docs: int, tokens: int, rejects: int) -> None:
+            def advanced(self, worker: int, advanced: Advanced) -> None:
                 clock.now += 20
-                super().advanced(input_bytes=input_bytes, docs=docs, tokens=tokens, rejects=rejects)
+                super().advanced(worker, advanced)
 
         source.write_text(source.read_text() + "not json\n")
         tokpress.build(source, tokenizer="bytes", out=tmp_path / "store", reporter=SlowReporter(screen), batch_bytes=64)

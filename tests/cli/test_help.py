@@ -22,11 +22,16 @@ FLAGS = {
         "INPUTS",
         *("--tokenizer", "--out", *READING, "--engine", "--special-tokens"),
         *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
-        *("--audit-rate", "--max-rejects", "--workers", "--unit-size", "--shard-size"),
-        *("--overwrite", "--json", "--quiet"),
+        *("--audit-rate", "--max-rejects", "--on-bad-record"),
+        *("--workers", "--memory", "--doc-timeout", "--pin", "--unit-size", "--shard-size"),
+        *("--limit", "--drop-empty", "--dry-run", "--monitor", "--profile", "--overwrite", "--json", "--quiet"),
     ],
     "inspect": ["STORE", "--doc", "--seq", "--seq-len", "--split", "--json"],
     "verify": ["STORE", "--deep", "--deep-docs", "--json"],
+    "bench": [
+        *("tokenizer", "INPUTS", "--tokenizer", *READING, "--json"),
+        *("workers", "INPUTS", "--tokenizer", "--up-to", "--scratch", "--plot", *READING, "--json"),
+    ],
     "train-tokenizer": [
         "INPUTS",
         *("--vocab-size", "--out", "--model", "--pattern", "--special-token", "--sample-size", *READING),
@@ -41,6 +46,8 @@ def command_of(verb: str) -> Any:
 
 def flags(command: click.Command) -> list[str]:
     found: list[str] = []
+    for name, inner in command.commands.items() if isinstance(command, click.Group) else []:
+        found += [name, *flags(inner)]
     for parameter in command.params:
         found += [str(parameter.name).upper()] if isinstance(parameter, click.Argument) else parameter.opts
         found += parameter.secondary_opts
@@ -69,7 +76,8 @@ class TestHelp:
     def test_of_a_verb_explains_each_flag_and_shows_examples(self, cli: Cli, verb: str) -> None:
         result = cli(verb, "--help")
         assert result.code == 0
-        assert all(flag in result.out for flag in FLAGS[verb])
+        inner = "".join(cli(verb, name, "--help").out for name in ("tokenizer", "workers") if verb == "bench")
+        assert all(flag in result.out + inner for flag in FLAGS[verb])
         explained, _, examples = result.out.partition("\n  Examples:\n")
         assert examples
         assert all("tokpress " + verb in line for line in examples.splitlines())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -70,9 +71,8 @@ class TestErrors:
     def test_a_message_cannot_command_the_terminal(self, cli: Cli) -> None:
         result = cli("build", "\x1b[31mevil\n.jsonl", "--tokenizer", "bytes", "--out", "x")
         assert result.code == 2
-        assert "\\x1b[31mevil .jsonl" in result.err
+        assert "\\x1b[31mevil" in result.err
         assert "\x1b" not in result.err
-        assert result.err.count("\n") == 1
 
     def test_a_bug_is_not_hidden(self, cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*args: Any) -> None:
@@ -96,9 +96,9 @@ class TestInterrupt:
             process.send_signal(signal.SIGINT)
             _, err = process.communicate()
         assert process.returncode == 130, err.decode()
-        assert err.decode().splitlines()[-1] == (
-            "interrupted. Nothing half-written was kept; run the same command again."
-        )
+        said, command = err.decode().splitlines()[-2:]
+        assert said.startswith("interrupted. What is finished is kept")
+        assert command == f"  {shlex.join(['tokpress', *arguments])}"
         assert b"Traceback" not in err
         assert not (out / "manifest.json").exists()
         assert list((out / "shards").glob("*.json"))

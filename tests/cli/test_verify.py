@@ -41,7 +41,7 @@ class TestSound:
 
 class TestDamaged:
     @pytest.mark.parametrize(
-        "name", ["manifest.json", "plan.json", "shards/train-00000-000.bin", "rejects/00000.jsonl"]
+        "name", ["manifest.json", "plan.json", "shards/train-00000-000.bin", "rejects/00000-002.jsonl"]
     )
     def test_names_the_file_and_exits_with_1(self, cli: Cli, store: Path, name: str) -> None:
         data = (store / name).read_bytes()

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tokpress.config import TokenizerConfig
-
 from . import samples
 
 
@@ -31,7 +29,3 @@ def write_files(directory: Path, name: str) -> Path:
     for file, data in samples.sample(name).files.files.items():
         (directory / file).write_bytes(data)
     return directory
-
-
-def spec(path: Path | str, **options: object) -> TokenizerConfig:
-    return TokenizerConfig(spec=str(path), **options)  # type: ignore[arg-type]

@@ -52,19 +52,31 @@ def sample(name: str) -> Sample:
     return _MAKERS[name]()
 
 
-@cache
 def reference(name: str, policy: SpecialTokenPolicy = "text") -> Engine:
+    return _reference(name, policy)
+
+
+def fast(name: str, policy: SpecialTokenPolicy = "text") -> Engine:
+    return _fast(name, policy)
+
+
+def oracle(name: str, policy: SpecialTokenPolicy = "text") -> Encode:
+    """What the library itself says."""
+    return _oracle(name, policy)
+
+
+@cache
+def _reference(name: str, policy: SpecialTokenPolicy) -> Engine:
     return reference_engine(sample(name).files, policy)
 
 
 @cache
-def fast(name: str, policy: SpecialTokenPolicy = "text") -> Engine:
+def _fast(name: str, policy: SpecialTokenPolicy) -> Engine:
     return fast_engine(sample(name).files, policy, reference(name, policy).info)
 
 
 @cache
-def oracle(name: str, policy: SpecialTokenPolicy = "text") -> Encode:
-    """What the library itself says."""
+def _oracle(name: str, policy: SpecialTokenPolicy) -> Encode:
     files = sample(name).files
     return _ORACLES[files.kind](files, policy)
 

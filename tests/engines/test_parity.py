@@ -19,7 +19,7 @@ from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import AUDIT_MAX_BYTES, Auditor, Parity, check_parity, compare, nasty_texts
 from tokpress.engines.tiktoken import PATTERNS, rank_files
 from tokpress.errors import ParityError, TokenizerError
-from tokpress.run.coordinator import choose_engine
+from tokpress.run.choice import choose_engine
 
 from . import samples
 

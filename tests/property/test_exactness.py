@@ -41,7 +41,7 @@ LITERALS += [
     "<0x0A>",
 ]
 SEED = 20_240_229
-FUZZED_DOCS = 400
+FUZZED_DOCS = 300
 
 thorough = settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import stored
 
 import tokpress
 from tokpress.batches import TokenBatch
@@ -17,10 +18,21 @@ from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import Parity
-from tokpress.errors import IdRangeError, InputError, ParityError, TokenizerError, TooManyRejects, UsageError
-from tokpress.run import coordinator
+from tokpress.errors import (
+    IdRangeError,
+    InputError,
+    ParityError,
+    StoreError,
+    TokenizerError,
+    TooManyRejects,
+    UsageError,
+)
+from tokpress.run import choice, coordinator, worker
+from tokpress.run.budget import usable_cores
+from tokpress.run.job import Advanced, FirstDocument
+from tokpress.run.lock import LOCK, StoreLock
 from tokpress.run.plan import make_plan
-from tokpress.run.progress import FirstDocument, Reporter
+from tokpress.run.progress import Reporter
 from tokpress.sources.base import Input
 from tokpress.store.manifest import MANIFEST, PLAN, Manifest, Plan
 
@@ -29,6 +41,10 @@ def write_lines(path: Path, good: int, bad: int = 0) -> Path:
     lines = [json.dumps({"text": f"document number {i}"}) for i in range(good)] + ["not json"] * bad
     path.write_text("".join(line + "\n" for line in lines))
     return path
+
+
+def files_of(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -71,13 +87,60 @@ class TestOutputDirectory:
         assert (out / name).read_text() == '{"mine": true}'
         assert (out / "shards" / "precious").read_text() == "mine"
 
-    def test_a_finished_store_is_not_overwritten_by_mistake(self, source: Path, out: Path) -> None:
-        tokpress.build(source, tokenizer="bytes", out=out)
+    def test_a_finished_store_is_not_made_again(self, source: Path, out: Path) -> None:
+        first = tokpress.build(source, tokenizer="bytes", out=out)
         before = (out / MANIFEST).read_bytes()
-        with pytest.raises(UsageError, match=r"already holds a finished store.*--overwrite"):
-            tokpress.build(source, tokenizer="bytes", out=out)
+        listener = Listener()
+        again = tokpress.build(source, tokenizer="bytes", out=out, reporter=listener)
+        assert listener.heard == ["already_finished"]
+        assert again.manifest == first.manifest
         assert (out / MANIFEST).read_bytes() == before
-        assert tokpress.open(out).verify().ok
+
+    @pytest.mark.parametrize("resources", [{"workers": 7}, {"memory": "3GB"}, {"batch_bytes": 10}, {"pin": "cores"}])
+    def test_nor_if_only_what_it_may_use_is_another(self, source: Path, out: Path, resources: dict[str, Any]) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out)
+        listener = Listener()
+        tokpress.build(source, tokenizer="bytes", out=out, reporter=listener, **resources)
+        assert listener.heard == ["already_finished"]
+
+    @pytest.mark.parametrize("finished", [True, False])
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"eos": False}, "options.eos_id: was 256, is None"),
+            ({"text_field": "body"}, "options.text_field: was text, is body"),
+            ({"shard_size": 77}, "options.shard_bytes: was 256000000, is 77"),
+            ({"unit_size": 100}, "units: were 1, are"),
+            ({"max_doc_bytes": 99}, "options.max_doc_bytes: was 268435456, is 99"),
+        ],
+    )
+    def test_a_store_of_other_options_is_refused_with_the_difference(
+        self, source: Path, out: Path, options: dict[str, Any], said: str, finished: bool
+    ) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out)
+        if not finished:
+            (out / MANIFEST).unlink()
+        before = files_of(out)
+        state = "a finished" if finished else "an unfinished"
+        with pytest.raises(UsageError, match=rf"holds {state} store of something else") as raised:
+            tokpress.build(source, tokenizer="bytes", out=out, **options)
+        assert said in str(raised.value)
+        assert "--overwrite" in str(raised.value)
+        assert files_of(out) == before
+
+    def test_a_store_of_other_inputs_is_refused(self, source: Path, out: Path) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out)
+        write_lines(source, 21)
+        with pytest.raises(UsageError, match=r"inputs\[0\]\.size: was \d+, is \d+"):
+            tokpress.build(source, tokenizer="bytes", out=out)
+        assert len(tokpress.open(out)) == 20
+
+    def test_a_store_of_another_tokenizer_is_refused(self, source: Path, out: Path, bpe: Path) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out)
+        before = files_of(out)
+        with pytest.raises(UsageError, match=r"tokenizer\.fingerprint: was "):
+            tokpress.build(source, tokenizer=bpe, out=out)
+        assert files_of(out) == before
 
     def test_a_finished_store_is_overwritten_on_request(self, source: Path, out: Path, tmp_path: Path) -> None:
         tokpress.build(source, tokenizer="bytes", out=out, shard_size=10)
@@ -91,14 +154,30 @@ class TestOutputDirectory:
         (out / damaged).write_bytes(b"?")
         assert tokpress.build(source, tokenizer="bytes", out=out, overwrite=True).verify().ok
 
-    def test_an_unfinished_store_is_started_anew(self, source: Path, out: Path) -> None:
-        tokpress.build(source, tokenizer="bytes", out=out, shard_size=10)
+    def test_an_unfinished_store_is_continued(self, source: Path, out: Path) -> None:
+        tokpress.build(source, tokenizer="bytes", out=out, shard_size=100)
+        before = stored(out)
         (out / MANIFEST).unlink()
-        (out / "shards" / "train-00000-000.bin.tmp").write_bytes(b"half")
-        (out / "rejects" / "00007.jsonl").write_bytes(b"old")
-        store = tokpress.build(source, tokenizer="bytes", out=out)
-        assert len(store) == 20
+        for name in ("shards/train-00000-003.json", "shards/train-00000-006.bin"):
+            (out / name).unlink()
+        (out / "shards" / "train-00000-003.bin.tmp").write_bytes(b"half")
+        (out / "rejects" / "00007-000.jsonl").write_bytes(b"old")
+        kept = out / "shards" / "train-00000-002.bin"
+        untouched = kept.stat().st_mtime_ns
+        listener = Listener()
+        store = tokpress.build(source, tokenizer="bytes", out=out, shard_size=100, reporter=listener)
+        assert listener.heard[3:5] == ["resuming", "started"]
+        assert listener.resumed == (1, 1, 9)  # units, those left, documents that are there
+        assert listener.docs == 11
+        assert kept.stat().st_mtime_ns == untouched
         assert store.verify().ok
+        assert stored(out) == before
+
+    def test_one_writer_at_a_time(self, source: Path, out: Path) -> None:
+        with StoreLock(out), pytest.raises(StoreError, match="is being written by another run"):
+            tokpress.build(source, tokenizer="bytes", out=out)
+        assert len(tokpress.build(source, tokenizer="bytes", out=out)) == 20
+        assert not (out / LOCK).exists()
 
     def test_is_not_touched_if_the_call_is_wrong(self, source: Path, out: Path) -> None:
         for options in ({"tokenizer": "/no/such.json"}, {"engine": "tiktoken"}, {"eos_token": "<none>"}):
@@ -158,19 +237,28 @@ class TestRejects:
         self, tmp_path: Path, out: Path, good: int, bad: int, max_rejects: str
     ) -> None:
         source = write_lines(tmp_path / "b.jsonl", good, bad)
-        with pytest.raises(
-            TooManyRejects, match=rf"more than --max-rejects {max_rejects} allows.*{out}/rejects"
-        ) as raised:
+        with pytest.raises(TooManyRejects, match=rf"more than --max-rejects {max_rejects} allows") as raised:
             tokpress.build(source, tokenizer="bytes", out=out, max_rejects=max_rejects, batch_bytes=1000)
         assert raised.value.exit_code == 3
+        assert f"{source} at line {good + 1}: bad-json" in str(raised.value)  # the first of them
+        assert str(raised.value).count(str(source)) == min(bad, 3)
         assert not (out / MANIFEST).exists()
-        assert (out / "rejects" / "00000.jsonl").read_bytes().count(b"\n") > int(max_rejects.rstrip("%")) % 50
+        assert not list(out.rglob("*.tmp"))
+
+    def test_a_build_that_was_stopped_goes_on_with_a_higher_limit(self, tmp_path: Path, out: Path) -> None:
+        source = write_lines(tmp_path / "b.jsonl", 100, 102)
+        with pytest.raises(TooManyRejects):
+            tokpress.build(source, tokenizer="bytes", out=out, max_rejects="50%")
+        store = tokpress.build(source, tokenizer="bytes", out=out, max_rejects="60%")
+        assert (store.num_docs, store.manifest.totals.rejected) == (100, 102)
+        assert store.verify().ok
 
     def test_stop_a_long_build_early(self, tmp_path: Path, out: Path) -> None:
         source = write_lines(tmp_path / "b.jsonl", 0, 10_000)
+        listener = Listener()
         with pytest.raises(TooManyRejects):
-            tokpress.build(source, tokenizer="bytes", out=out, batch_bytes=1000)
-        assert (out / "rejects" / "00000.jsonl").read_bytes().count(b"\n") < 3000
+            tokpress.build(source, tokenizer="bytes", out=out, batch_bytes=1000, reporter=listener)
+        assert listener.rejects < 3000
 
 
 class WrongEngine:
@@ -204,12 +292,12 @@ def wrong_about(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes the fast engine wrong about documents with this word."""
 
     def make(word: str, *, sampled: bool = True, shift: int = 1) -> None:
-        def fast_engine(files: TokenizerFiles, policy: str, info: TokenizerInfo) -> Engine:
+        def fast_engine(files: TokenizerFiles, policy: str, info: TokenizerInfo, reference: Engine) -> Engine:
             return WrongEngine(reference_engine(files, "text"), word, shift=shift)
 
-        monkeypatch.setattr(coordinator, "fast_engine", fast_engine)
+        monkeypatch.setattr(choice, "fast_engine", fast_engine)
         if not sampled:
-            monkeypatch.setattr(coordinator, "sample_texts", lambda *args, **kwargs: iter(()))
+            monkeypatch.setattr(worker, "sample_texts", lambda *args, **kwargs: iter(()))
 
     return make
 
@@ -251,7 +339,6 @@ class TestProof:
     def test_the_audit_counts_what_it_compared(self, source: Path, out: Path, bpe: Path) -> None:
         audit = tokpress.build(source, tokenizer=bpe, out=out, audit_rate=1.0).manifest.audit
         assert (audit.rate, audit.docs) == (1.0, 20)
-        assert audit.bytes == sum(len(f"document number {i}") for i in range(20))
 
     def test_the_reference_needs_no_audit(self, source: Path, out: Path, bpe: Path) -> None:
         manifest = tokpress.build(source, tokenizer=bpe, out=out, engine="huggingface", audit_rate=1.0).manifest
@@ -277,6 +364,7 @@ class Listener(Reporter):
         self.heard: list[str] = []
         self.inputs: Sequence[Input] = ()
         self.first: FirstDocument | None = None
+        self.resumed: tuple[int, int, int] | None = None
         self.total = self.input_bytes = self.docs = self.tokens = self.rejects = 0
         self.manifest: Manifest | None = None
 
@@ -295,11 +383,18 @@ class Listener(Reporter):
         self.heard.append("started")
         self.total = total_bytes
 
-    def advanced(self, *, input_bytes: int, docs: int, tokens: int, rejects: int) -> None:
-        self.input_bytes += input_bytes
-        self.docs += docs
-        self.tokens += tokens
-        self.rejects += rejects
+    def resuming(self, *, units: int, units_left: int, docs: int) -> None:
+        self.heard.append("resuming")
+        self.resumed = (units, units_left, docs)
+
+    def already_finished(self, directory: Path) -> None:
+        self.heard.append("already_finished")
+
+    def advanced(self, worker: int, advanced: Advanced) -> None:
+        self.input_bytes += advanced.input_bytes
+        self.docs += advanced.docs
+        self.tokens += advanced.tokens
+        self.rejects += advanced.rejects
 
     def stopped(self) -> None:
         self.heard.append("stopped")
@@ -355,7 +450,10 @@ class TestReporting:
         assert run["input_bytes"] == source.stat().st_size
         assert run["text_bytes"] == sum(len(f"document number {i}") for i in range(20))
         assert run["versions"]["tokpress"] == tokpress.__version__
-        assert set(run["stage_seconds"]) == {"read", "encode", "write"}
+        assert set(run["stage_seconds"]) == {"read", "parse", "encode", "audit", "write"}
+        assert run["bottleneck"] in run["stage_seconds"]
+        assert (run["workers"], run["threads"]) == (1, max(usable_cores(), 1))
+        assert run["peak_memory_bytes"] > 10**6
 
 
 class TestInputs:

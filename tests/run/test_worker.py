@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,22 +19,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from conftest import stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokpress
-from tokpress.batches import Reject, TokenBatch
-from tokpress.config import BuildConfig, ReadConfig, StoreConfig, TokenizerConfig
+from tokpress.batches import Reject, TextBatch, TokenBatch, large_strings
 from tokpress.engines.base import Engine
-from tokpress.engines.framing import frame_for
-from tokpress.engines.load import load_files, reference_engine
-from tokpress.errors import TooManyRejects
-from tokpress.run.coordinator import prepare_output
-from tokpress.run.plan import make_plan
-from tokpress.run.progress import StageClock
-from tokpress.run.worker import Worker
-from tokpress.sources.files import discover
+from tokpress.engines.load import reference_engine
+from tokpress.run import worker as worker_module
+from tokpress.run.job import Advanced, Encoding, Message, Place, Task
+from tokpress.run.output import continued, unit_receipts
+from tokpress.run.worker import Worker, place, set_aside
 from tokpress.store.manifest import MANIFEST, Counts, Receipt
+
+from .jobs import SETTINGS, begin, shard_files
 
 BAD_LINES = [b"not json", b'{"text": 5}', b'{"other": "x"}', b'{"text": "caf\xe9"}', b'{"text": "x', b"[]"]
 
@@ -60,16 +61,6 @@ def write_inputs(directory: Path) -> list[Path]:
     (directory / "e.txt").write_text("a file\nas one document\n")
     (directory / "f.txt").write_bytes(b"\xff not UTF-8")
     return sorted(directory.iterdir())
-
-
-def stored(directory: Path) -> dict[str, bytes]:
-    """Every byte of a store but how its run went."""
-    files = {
-        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
-    }
-    manifest = json.loads(files[MANIFEST])
-    del manifest["run"], manifest["checksum"]
-    return files | {MANIFEST: json.dumps(manifest).encode()}
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +96,8 @@ class TestSameStore:
     ) -> None:
         assert stored(build(batch_bytes=batch_bytes).path) == stored(usual.path)
 
-    @settings(max_examples=8, deadline=None)
-    @given(batch_bytes=st.integers(1, 5000), shard_bytes=st.integers(1, 5000), unit_bytes=st.integers(500, 20_000))
+    @settings(max_examples=5, deadline=None)
+    @given(batch_bytes=st.integers(1, 5000), shard_bytes=st.integers(50, 5000), unit_bytes=st.integers(500, 20_000))
     def test_whatever_the_batches_and_however_it_is_cut(
         self, build: Callable[..., tokpress.Store], batch_bytes: int, shard_bytes: int, unit_bytes: int
     ) -> None:
@@ -185,7 +176,7 @@ class TestShards:
 def read_rejects(store: tokpress.Store) -> Iterator[tuple[int, Reject]]:
     for path in sorted((store.path / "rejects").iterdir()):
         for line in path.read_bytes().splitlines():
-            yield int(path.stem), msgspec.json.decode(line, type=Reject)
+            yield int(path.stem.split("-")[0]), msgspec.json.decode(line, type=Reject)
 
 
 class TestRejects:
@@ -219,10 +210,17 @@ class TestRejects:
         assert reasons == usual.manifest.rejects
         assert set(reasons) == {"bad-json", "missing-field", "wrong-type", "invalid-utf8", "too-large", "damaged-input"}
 
-    def test_a_unit_without_any_has_no_file(self, tmp_path: Path) -> None:
-        (tmp_path / "a.txt").write_text("fine")
-        store = tokpress.build(tmp_path / "a.txt", tokenizer="bytes", out=tmp_path / "store")
-        assert list((store.path / "rejects").iterdir()) == []
+    def test_each_shard_lists_those_met_on_the_way_to_it(self, usual: tokpress.Store) -> None:
+        for shard in shards(usual):
+            path = usual.path / "rejects" / f"{shard.unit:05d}-{shard.number:03d}.jsonl"
+            lines = path.read_bytes().splitlines() if path.exists() else []
+            reasons = Counter[str]()
+            for line in lines:
+                reject = msgspec.json.decode(line, type=Reject)
+                reasons[reject.reason] += reject.records
+            assert reasons == shard.rejects
+            assert path.exists() == bool(shard.rejects)
+        assert len(list((usual.path / "rejects").iterdir())) > 5
 
 
 class FailingEngine:
@@ -249,100 +247,243 @@ class FailingEngine:
         return self._inner.token_bytes(token)
 
 
-def make_worker(directory: Path, inputs: list[Path], *, shard_bytes: int = 2000, batch_bytes: int = 200) -> Worker:
-    config = BuildConfig(
-        tokenizer=TokenizerConfig(spec="bytes"),
-        read=ReadConfig(max_doc_bytes=900),
-        store=StoreConfig(shard_bytes=shard_bytes),
-    )
-    files = load_files(config.tokenizer)
-    engine = reference_engine(files, "text")
-    frame = frame_for(config.tokenizer, engine.info)
-    plan = make_plan(discover(inputs, config.read), config, engine.info, frame)
-    prepare_output(directory, plan, files)
-    return Worker(
-        directory=directory,
-        plan=plan,
-        read=config.read,
-        engine=engine,
-        frame=frame,
-        auditor=None,
-        threads=1,
-        batch_bytes=batch_bytes,
-        shard_bytes=shard_bytes,
-        clock=StageClock(),
-    )
-
-
 def leftovers(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.suffix == ".tmp"]
+
+
+class Unit:
+    """One unit of all the inputs, a worker that writes it, and what that worker says."""
+
+    def __init__(self, directory: Path, inputs: list[Path], **options: Any) -> None:
+        self.job, plan = begin(directory, inputs, **options)
+        assert len(plan.units) == 1
+        self.directory = directory
+        self.task = Task(unit=0, slices=plan.units[0])
+        self.worker = Worker(self.job)
+        self.worker.configure(SETTINGS)
+        self.heard: list[Message] = []
+
+    def run(self, **changes: Any) -> list[Receipt]:
+        self.heard.clear()
+        done = self.worker.run(replace(self.task, **changes), self.heard.append)
+        assert done.unit == 0
+        self.stage_seconds = done.stage_seconds
+        return unit_receipts(self.directory, 0)
+
+    def advanced(self) -> list[Advanced]:
+        return [message for message in self.heard if isinstance(message, Advanced)]
+
+    def encoding(self) -> list[Encoding]:
+        return [message for message in self.heard if isinstance(message, Encoding)]
+
+
+@pytest.fixture
+def unit(tmp_path: Path, inputs: list[Path]) -> Unit:
+    return Unit(tmp_path / "store", inputs)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, inputs: list[Path]) -> Unit:
+    """The unit, written at once."""
+    unit = Unit(tmp_path_factory.mktemp("whole"), inputs)
+    assert len(unit.run()) > 5
+    return unit
+
+
+def fail_after(monkeypatch: pytest.MonkeyPatch, docs: int, error: BaseException) -> None:
+    """The tokenizers of workers that are made from now on fail after so many documents."""
+
+    def failing(*arguments: Any) -> FailingEngine:
+        return FailingEngine(reference_engine(*arguments), docs, error)
+
+    monkeypatch.setattr(worker_module, "reference_engine", failing)
 
 
 class TestFailure:
     @pytest.mark.parametrize("error", [RuntimeError("engine"), KeyboardInterrupt(), SystemExit(1)])
     @pytest.mark.parametrize("docs", [0, 50, 120])
     def test_leaves_whole_shards_and_nothing_else(
-        self, tmp_path: Path, inputs: list[Path], error: BaseException, docs: int
+        self,
+        tmp_path: Path,
+        inputs: list[Path],
+        monkeypatch: pytest.MonkeyPatch,
+        error: BaseException,
+        docs: int,
+        whole: Unit,
     ) -> None:
-        worker = make_worker(tmp_path, inputs)
-        failing = replace(worker, engine=FailingEngine(worker.engine, docs, error))
+        fail_after(monkeypatch, docs, error)
+        failing = Unit(tmp_path, inputs)
         with pytest.raises(type(error)):
-            failing.run(0, lambda batch, tokens: None)
+            failing.run()
         assert leftovers(tmp_path) == []
-        assert list((tmp_path / "rejects").iterdir()) == []
-        receipts = [path.stem for path in (tmp_path / "shards").glob("*.json")]
-        assert {path.stem for path in (tmp_path / "shards").iterdir()} == set(receipts)
+        receipts = unit_receipts(tmp_path, 0)
         assert bool(receipts) == (docs > 0)
+        assert {path.stem for path in (tmp_path / "shards").iterdir()} == {receipt.name for receipt in receipts}
+        rejects = {f"{receipt.unit:05d}-{receipt.number:03d}" for receipt in receipts if receipt.rejects}
+        assert {path.stem for path in (tmp_path / "rejects").iterdir()} == rejects
+        assert shard_files(tmp_path).items() <= shard_files(whole.directory).items()
 
-    def test_what_was_finished_is_what_a_whole_run_writes(self, tmp_path: Path, inputs: list[Path]) -> None:
-        whole = make_worker(tmp_path / "whole", inputs)
-        whole.run(0, lambda batch, tokens: None)
-        cut = make_worker(tmp_path / "cut", inputs)
-        with pytest.raises(RuntimeError):
-            replace(cut, engine=FailingEngine(cut.engine, 120, RuntimeError())).run(0, lambda batch, tokens: None)
-        for path in (tmp_path / "cut" / "shards").iterdir():
-            assert path.read_bytes() == (tmp_path / "whole" / "shards" / path.name).read_bytes()
-
-    def test_too_many_rejects_are_kept_for_the_user_to_see(self, tmp_path: Path, inputs: list[Path]) -> None:
-        worker = make_worker(tmp_path, inputs)
-        seen = 0
-
-        def stop_at_ten(batch: Any, tokens: Any) -> None:
-            nonlocal seen
-            seen += len(batch.rejects)
-            if seen > 10:
-                raise TooManyRejects("enough")
-
-        with pytest.raises(TooManyRejects):
-            worker.run(0, stop_at_ten)
-        assert len((tmp_path / "rejects" / "00000.jsonl").read_bytes().splitlines()) == seen
-        assert leftovers(tmp_path) == []
-
-    def test_a_unit_can_be_run_again_after_a_failure(self, tmp_path: Path, inputs: list[Path]) -> None:
-        worker = make_worker(tmp_path, inputs)
-        with pytest.raises(RuntimeError):
-            replace(worker, engine=FailingEngine(worker.engine, 60, RuntimeError())).run(0, lambda batch, tokens: None)
-        result = worker.run(0, lambda batch, tokens: None)
-        assert result.counts.written == sum(receipt.docs for receipt in result.receipts)
-        assert leftovers(tmp_path) == []
+    def test_a_unit_can_be_run_again_after_a_failure(
+        self, tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch, whole: Unit
+    ) -> None:
+        with monkeypatch.context() as patch:
+            fail_after(patch, 60, RuntimeError())
+            unit = Unit(tmp_path, inputs)
+            with pytest.raises(RuntimeError):
+                unit.run()
+        again = Worker(unit.job)
+        again.configure(SETTINGS)
+        again.run(unit.task, unit.heard.append)
+        assert shard_files(tmp_path) == shard_files(whole.directory)
 
 
-class TestReporting:
-    def test_every_batch_is_told(self, tmp_path: Path, inputs: list[Path]) -> None:
-        heard = [0, 0, 0]
+class TestGoingOn:
+    def test_from_any_receipt_gives_the_same_files(self, tmp_path: Path, inputs: list[Path], whole: Unit) -> None:
+        """Every receipt says enough to go on after it: in any input, at a document, with each reject met once."""
+        receipts = unit_receipts(whole.directory, 0)
+        files = shard_files(whole.directory)
+        assert len({receipt.next_input for receipt in receipts}) > 3
+        for last in receipts[:-1]:
+            unit = Unit(tmp_path / str(last.number), inputs)
+            left = continued(unit.task, receipts[: last.number + 1])
+            assert left is not None
+            assert left.first_shard == last.number + 1
+            unit.worker.run(left, unit.heard.append)
+            written = shard_files(unit.directory)
+            kept = {name: data for name, data in files.items() if int(Path(name).stem.split("-")[-1]) > last.number}
+            assert written == kept
 
-        def note(batch: Any, tokens: TokenBatch) -> None:
-            heard[0] += len(tokens)
-            heard[1] += len(tokens.ids)
-            heard[2] += sum(reject.records for reject in batch.rejects)
+    def test_after_the_last_receipt_there_is_nothing_left(self, whole: Unit) -> None:
+        assert continued(whole.task, unit_receipts(whole.directory, 0)) is None
 
-        result = make_worker(tmp_path, inputs).run(0, note)
-        counts = result.counts
-        assert heard == [counts.written, sum(receipt.tokens for receipt in result.receipts), counts.rejected]
-        assert sum(result.rejects.values()) == counts.rejected
 
-    def test_the_stages_are_timed(self, tmp_path: Path, inputs: list[Path]) -> None:
-        worker = make_worker(tmp_path, inputs)
-        worker.run(0, lambda batch, tokens: None)
-        assert set(worker.clock.seconds) == {"read", "encode", "write"}
-        assert np.all(np.array(list(worker.clock.seconds.values())) > 0)
+class TestSaying:
+    def test_every_batch_is_told(self, unit: Unit) -> None:
+        receipts = unit.run()
+        counts = sum((receipt.counts for receipt in receipts), Counts())
+        told = unit.advanced()
+        assert sum(message.docs for message in told) == counts.written > 0
+        assert sum(message.rejects for message in told) == counts.rejected > 0
+        assert sum(message.tokens for message in told) == sum(receipt.tokens for receipt in receipts)
+        examples = [reject for message in told for reject in message.examples]
+        assert examples
+        assert all(len(message.examples) <= 3 for message in told)
+
+    def test_what_is_about_to_be_encoded_is_announced_before(self, unit: Unit) -> None:
+        unit.run()
+        announced: Encoding | None = None
+        for message in unit.heard:
+            if isinstance(message, Advanced) and message.docs:
+                assert announced is not None
+                announced = None
+            elif isinstance(message, Encoding):
+                assert message.first <= message.last
+                announced = message
+        places = [(message.first, message.last) for message in unit.encoding()]
+        assert places == sorted(places)
+
+    def test_the_stages_are_timed(self, unit: Unit) -> None:
+        unit.run()
+        assert set(unit.stage_seconds) == {"read", "parse", "encode", "audit", "write"}
+        assert np.all(np.array(list(unit.stage_seconds.values())) > 0)
+
+
+def places_of(store: Unit) -> list[Place]:
+    """Where each document of the unit stands."""
+    places = []
+    for receipt in unit_receipts(store.directory, 0):
+        positions = iter(np.fromfile(store.directory / receipt.path("pos"), "<i8").tolist())
+        places += [(source, next(positions)) for source, docs in receipt.sources for _ in range(docs)]
+    return places
+
+
+class TestCare:
+    """A batch that killed a worker is encoded one document at a time."""
+
+    def test_documents_in_the_range_are_announced_one_by_one(self, unit: Unit, whole: Unit) -> None:
+        places = places_of(whole)
+        first, last = places[20], places[40]
+        unit.run(careful=(first, last))
+        alone = [message.first for message in unit.encoding() if message.first == message.last]
+        assert set(places[20:41]) <= set(alone)
+        assert len(alone) < len(places) / 2
+        assert shard_files(unit.directory) == shard_files(whole.directory)
+
+    def test_documents_out_of_range_are_not(self, unit: Unit, whole: Unit) -> None:
+        unit.run()
+        usual = unit.encoding()
+        unit.run(careful=((77, 0), (78, 0)))
+        assert unit.encoding() == usual
+
+
+class TestQuarantine:
+    def test_a_quarantined_document_is_a_reject_and_all_else_is_as_it_was(self, unit: Unit, whole: Unit) -> None:
+        places = places_of(whole)
+        culprits = {places[0]: "crashed-tokenizer", places[33]: "hung-tokenizer", places[-1]: "out-of-memory"}
+        receipts = unit.run(quarantined=culprits)
+        assert places_of(unit) == [place for place in places if place not in culprits]
+        counts = sum((receipt.counts for receipt in receipts), Counts())
+        before = sum((receipt.counts for receipt in unit_receipts(whole.directory, 0)), Counts())
+        assert counts == Counts(read=before.read, written=before.written - 3, rejected=before.rejected + 3)
+        listed = [
+            msgspec.json.decode(line, type=Reject)
+            for name, data in sorted(shard_files(unit.directory).items())
+            if name.startswith("rejects/")
+            for line in data.splitlines()
+        ]
+        assert [(reject.input, reject.position) for reject in listed] == sorted(
+            (reject.input, reject.position) for reject in listed
+        )
+        found = {(reject.input, reject.position): reject.reason for reject in listed}
+        assert culprits.items() <= found.items()
+
+    @given(st.lists(st.text(max_size=5), min_size=1, max_size=12), st.data())
+    def test_takes_exactly_those_out_of_a_batch(self, texts: list[str], data: st.DataObject) -> None:
+        batch = TextBatch(
+            text=large_strings(texts),
+            positions=np.arange(len(texts), dtype=np.int64) * 7,
+            sources=np.zeros(len(texts), np.int32),
+            input=0,
+            next_position=1000,
+            input_bytes=99,
+        )
+        chosen = data.draw(st.sets(st.integers(0, len(texts) - 1)))
+        inputs = SimpleNamespace(path="a.jsonl")
+        left = set_aside(batch, {place(batch, i): "why" for i in chosen}, "said", [inputs])  # type: ignore[list-item]
+        kept = [i for i in range(len(texts)) if i not in chosen]
+        assert left.text.to_pylist() == [texts[i] for i in kept]
+        assert [place(left, i) for i in range(len(left))] == [place(batch, i) for i in kept]
+        assert [reject.position for reject in left.rejects] == [7 * i for i in sorted(chosen)]
+        assert all((reject.reason, reject.source) == ("why", "a.jsonl") for reject in left.rejects)
+        assert (left.input_bytes, left.next_position) == (99, 1000)
+
+
+class TestEngine:
+    def test_is_loaded_once_and_used_for_all_units(
+        self, tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        loaded: list[str] = []
+
+        def load(*arguments: Any) -> Engine:
+            loaded.append("reference")
+            return reference_engine(*arguments)
+
+        monkeypatch.setattr(worker_module, "reference_engine", load)
+        job, plan = begin(tmp_path, inputs, unit_bytes=3000)
+        worker = Worker(job)
+        worker.prepare()
+        worker.configure(SETTINGS)
+        for number, slices in enumerate(plan.units):
+            worker.run(Task(unit=number, slices=slices), lambda message: None)
+        assert len(plan.units) > 5
+        assert loaded == ["reference"]
+
+    def test_what_it_found_out_is_for_all_workers(self, tmp_path: Path, inputs: list[Path]) -> None:
+        job, plan = begin(tmp_path, inputs)
+        prepared = Worker(job).prepare()
+        assert prepared.info == plan.tokenizer
+        assert (prepared.parity.outcome, prepared.parity.engine) == ("not-needed", "bytes")
+        assert prepared.frame.eos_id == 256
+        assert prepared.footprint > 10**6
+        assert prepared.first_document is not None
+        assert prepared.first_document.tokens > 0

@@ -19,6 +19,7 @@ from tokpress.store.verify import verify_store
 from .tampering import damaged, file_entry, forge, reseal, store_files
 
 FIRST = "shards/train-00000-000"
+FIRST_REJECTS = "rejects/00000-000.jsonl"
 
 
 def problem_files(directory: Path) -> set[str]:
@@ -88,14 +89,14 @@ class TestDamage:
         (store_copy / PLAN).write_bytes(b"x" * 1234)
         assert "has 1,234 bytes instead of" in verify_store(store_copy).problems[0].message
 
-    @pytest.mark.parametrize("name", [PLAN, f"{FIRST}.json", "rejects/00000.jsonl", "shards/train-00002-000.bin"])
+    @pytest.mark.parametrize("name", [PLAN, f"{FIRST}.json", FIRST_REJECTS, "shards/train-00002-000.bin"])
     def test_something_that_is_no_file_is_named_and_not_waited_for(self, store_copy: Path, name: str) -> None:
         (store_copy / name).unlink()
         os.mkfifo(store_copy / name)  # reading it would block for ever
         assert name in problem_files(store_copy)
 
     @pytest.mark.parametrize(
-        "name", ["shards/train-00000-007.bin", "shards/.hidden", "rejects/00009.jsonl", "tokenizer/x"]
+        "name", ["shards/train-00000-007.bin", "shards/.hidden", "rejects/00009-000.jsonl", "tokenizer/x"]
     )
     def test_a_stranger_is_reported(self, store_copy: Path, name: str) -> None:
         (store_copy / name).write_bytes(b"?")
@@ -139,9 +140,15 @@ class TestForgery:
             ({"counts": Counts(read=8, written=5, rejected=2)}, MANIFEST, "unit 0 lost records: 11 read, 8 written"),
             (
                 {"counts": Counts(read=6, written=5, rejected=1)},
-                "rejects/00000.jsonl",
-                "holds 2 records, but unit 0 has",
+                f"{FIRST}.json",
+                "the reasons of its rejects do not add up",
             ),
+            (
+                {"counts": Counts(read=6, written=5, rejected=1), "rejects": {"bad-json": 1}},
+                FIRST_REJECTS,
+                "holds {'bad-json': 1, 'wrong-type': 1}, but its shard's receipt says {'bad-json': 1}",
+            ),
+            ({"rejects": {"bad-json": 2}}, FIRST_REJECTS, "but its shard's receipt says {'bad-json': 2}"),
             ({"docs": 4}, f"{FIRST}.json", "counts other documents or tokens than its files hold"),
             ({"tokens": 3}, f"{FIRST}.json", "counts other documents or tokens than its files hold"),
             ({"max_id": 3}, f"{FIRST}.bin", "its receipt says 3"),
@@ -243,18 +250,41 @@ class TestForgery:
         assert problem_files(store_copy) == {f"{FIRST}.json"}
 
     @pytest.mark.parametrize("lines", [[], [0], [0, 0, 1], ["not json"], ['{"reason": "bad-json"}']])
-    def test_rejects_that_are_not_those_of_the_unit(self, store_copy: Path, lines: list[int | str]) -> None:
-        path = store_copy / "rejects" / "00000.jsonl"
+    def test_rejects_that_are_not_those_of_the_shard(self, store_copy: Path, lines: list[int | str]) -> None:
+        path = store_copy / FIRST_REJECTS
         old = path.read_text().splitlines()
         path.write_text("".join(f"{old[line] if isinstance(line, int) else line}\n" for line in lines))
         forge(store_copy)
-        assert problem_files(store_copy) == {"rejects/00000.jsonl"}
+        assert problem_files(store_copy) == {FIRST_REJECTS}
 
     def test_rejects_under_another_reason(self, store_copy: Path) -> None:
-        path = store_copy / "rejects" / "00000.jsonl"
+        path = store_copy / FIRST_REJECTS
         path.write_text(path.read_text().replace("bad-json", "too-large"))
         forge(store_copy)
+        assert problem_files(store_copy) == {FIRST_REJECTS}
+
+    def test_rejects_that_only_the_manifest_counts_otherwise(self, store_copy: Path) -> None:
+        rejects = read_manifest(store_copy).rejects
+        reseal(store_copy, rejects=rejects | {"bad-json": rejects["bad-json"] + 1})
         assert problem_files(store_copy) == {MANIFEST}
+
+    def test_rejects_that_were_taken_out_with_all_their_traces_but_the_receipt(self, store_copy: Path) -> None:
+        (store_copy / FIRST_REJECTS).unlink()
+        forge(store_copy)
+        assert problem_files(store_copy) == {FIRST_REJECTS}
+
+    def test_rejects_that_were_never_met(self, store_copy: Path) -> None:
+        """A list of rejects where the receipt says there was none."""
+        stranger = "rejects/00001-000.jsonl"
+        shutil.copy(store_copy / FIRST_REJECTS, store_copy / stranger)
+        reseal(store_copy, files=read_manifest(store_copy).files | {stranger: file_entry(store_copy / stranger)})
+        assert problem_files(store_copy) == {stranger}
+
+    def test_rejects_of_a_shard_that_does_not_exist(self, store_copy: Path) -> None:
+        stranger = "rejects/00077-000.jsonl"
+        shutil.copy(store_copy / FIRST_REJECTS, store_copy / stranger)
+        reseal(store_copy, files=read_manifest(store_copy).files | {stranger: file_entry(store_copy / stranger)})
+        assert problem_files(store_copy) == {stranger}
 
     def test_another_tokenizer(self, store_copy: Path) -> None:
         path = store_copy / "tokenizer" / "tokenizer_config.json"

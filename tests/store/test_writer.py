@@ -1,4 +1,4 @@
-"""Documents become shards whose bounds depend on the documents alone."""
+"""Documents and rejects become shards whose bounds depend on the documents alone."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import os
 from itertools import accumulate
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.batches import TokenBatch
+from tokpress.batches import BAD_JSON, TOO_LARGE, Reject, TokenBatch
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import Counts, FileEntry, Receipt, read_record
+from tokpress.store.manifest import REJECTS, SHARDS, Counts, FileEntry, Receipt, read_record
 from tokpress.store.writer import ShardWriter
 
-NO_RECORDS = Counts()
+FILES_OF_THE_FIRST = [f"train-00003-000.{extension}" for extension in ("bin", "ends", "json", "pos")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store's directories, empty."""
+    (tmp_path / SHARDS).mkdir()
+    (tmp_path / REJECTS).mkdir()
+    return tmp_path
 
 
 def batch(*docs: list[int], dtype: str = "<u2") -> TokenBatch:
@@ -24,30 +33,40 @@ def batch(*docs: list[int], dtype: str = "<u2") -> TokenBatch:
     return TokenBatch(ids, np.cumsum([len(doc) for doc in docs], dtype=np.int64))
 
 
-def writer(directory: Path, shard_bytes: int = 1000, unit: int = 3) -> ShardWriter:
-    return ShardWriter(directory, split="train", unit=unit, shard_bytes=shard_bytes)
+def writer(store: Path, shard_bytes: int = 1000, unit: int = 3, first_shard: int = 0) -> ShardWriter:
+    return ShardWriter(store, split="train", unit=unit, shard_bytes=shard_bytes, first_shard=first_shard)
 
 
-def append(to: ShardWriter, tokens: TokenBatch, *, first: int = 0, source: int = 0) -> None:
+def append(to: ShardWriter, tokens: TokenBatch, *, first: int = 0, source: int = 0, audited: int = 0) -> None:
     docs = len(tokens)
-    to.append(tokens, np.arange(first, first + docs, dtype=np.int64), np.full(docs, source, np.int32))
+    positions, sources = np.arange(first, first + docs, dtype=np.int64), np.full(docs, source, np.int32)
+    to.append(tokens, positions, sources, audited=audited)
 
 
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
+def reject(position: int, reason: str = BAD_JSON, records: int = 1) -> Reject:
+    return Reject(source="a.jsonl", input=0, position=position, reason=reason, detail="bad", records=records)
+
+
+def names(store: Path, folder: str = SHARDS) -> list[str]:
+    return sorted(path.name for path in (store / folder).iterdir())
+
+
+def read(store: Path, name: str, dtype: str) -> list[int]:
+    numbers: list[int] = np.fromfile(store / SHARDS / name, dtype).tolist()
+    return numbers
 
 
 class TestShard:
-    def test_is_three_files_and_a_receipt(self, tmp_path: Path) -> None:
-        shards = writer(tmp_path)
-        append(shards, batch([1, 2, 3], [], [4]), first=10, source=7)
-        receipt = shards.close_shard(Counts(read=5, written=3, rejected=2), 7, 99)
+    def test_is_three_files_and_a_receipt(self, store: Path) -> None:
+        shards = writer(store)
+        append(shards, batch([1, 2, 3], [], [4]), first=10, source=7, audited=2)
+        receipt = shards.close_shard((7, 99))
         shards.finish()
-        assert names(tmp_path) == [f"train-00003-000.{extension}" for extension in ("bin", "ends", "json", "pos")]
-        assert np.fromfile(tmp_path / "train-00003-000.bin", "<u2").tolist() == [1, 2, 3, 4]
-        assert np.fromfile(tmp_path / "train-00003-000.ends", "<i8").tolist() == [3, 3, 4]
-        assert np.fromfile(tmp_path / "train-00003-000.pos", "<i8").tolist() == [10, 11, 12]
-        assert read_record(tmp_path / "train-00003-000.json", Receipt) == receipt
+        assert names(store) == FILES_OF_THE_FIRST
+        assert read(store, "train-00003-000.bin", "<u2") == [1, 2, 3, 4]
+        assert read(store, "train-00003-000.ends", "<i8") == [3, 3, 4]
+        assert read(store, "train-00003-000.pos", "<i8") == [10, 11, 12]
+        assert read_record(store / SHARDS / "train-00003-000.json", Receipt) == receipt
         assert receipt == Receipt(
             split="train",
             unit=3,
@@ -56,40 +75,51 @@ class TestShard:
             tokens=4,
             max_id=4,
             files={
-                extension: FileEntry(size, file_checksum(tmp_path / f"train-00003-000.{extension}"))
+                extension: FileEntry(size, file_checksum(store / SHARDS / f"train-00003-000.{extension}"))
                 for extension, size in (("bin", 8), ("ends", 24), ("pos", 24))
             },
             sources=[(7, 3)],
-            counts=Counts(read=5, written=3, rejected=2),
+            counts=Counts(read=3, written=3, rejected=0),
+            rejects={},
+            audited=2,
             next_input=7,
             next_position=99,
         )
 
-    def test_may_be_empty(self, tmp_path: Path) -> None:
-        shards = writer(tmp_path)
+    def test_may_be_empty(self, store: Path) -> None:
+        shards = writer(store)
         append(shards, batch())
-        receipt = shards.close_shard(Counts(read=2, rejected=2), None, None)
+        receipt = shards.close_shard(None)
         shards.finish()
         assert (receipt.docs, receipt.tokens, receipt.max_id, receipt.sources) == (0, 0, -1, [])
-        assert [(tmp_path / f"train-00003-000.{name}").stat().st_size for name in ("bin", "ends", "pos")] == [0, 0, 0]
+        assert (receipt.next_input, receipt.next_position) == (None, None)
+        sizes = [(store / SHARDS / f"train-00003-000.{name}").stat().st_size for name in ("bin", "ends", "pos")]
+        assert sizes == [0, 0, 0]
 
-    def test_may_hold_nothing_but_empty_documents(self, tmp_path: Path) -> None:
-        shards = writer(tmp_path)
+    def test_may_hold_nothing_but_empty_documents(self, store: Path) -> None:
+        shards = writer(store)
         append(shards, batch([], []))
-        receipt = shards.close_shard(NO_RECORDS, None, None)
+        receipt = shards.close_shard(None)
         shards.finish()
         assert (receipt.docs, receipt.tokens, receipt.max_id) == (2, 0, -1)
 
-    def test_ends_go_on_from_batch_to_batch_and_begin_anew_in_the_next_shard(self, tmp_path: Path) -> None:
-        shards = writer(tmp_path)
-        append(shards, batch([1, 1]))
-        append(shards, batch([1], [1, 1]))
-        shards.close_shard(NO_RECORDS, 0, 0)
-        append(shards, batch([1, 1, 1]))
-        shards.close_shard(NO_RECORDS, None, None)
+    def test_ends_go_on_from_batch_to_batch_and_begin_anew_in_the_next_shard(self, store: Path) -> None:
+        shards = writer(store)
+        append(shards, batch([1, 1]), audited=1)
+        append(shards, batch([1], [1, 1]), audited=2)
+        first = shards.close_shard((0, 0))
+        append(shards, batch([1, 1, 1]), audited=1)
+        second = shards.close_shard(None)
         shards.finish()
-        assert np.fromfile(tmp_path / "train-00003-000.ends", "<i8").tolist() == [2, 3, 5]
-        assert np.fromfile(tmp_path / "train-00003-001.ends", "<i8").tolist() == [3]
+        assert read(store, "train-00003-000.ends", "<i8") == [2, 3, 5]
+        assert read(store, "train-00003-001.ends", "<i8") == [3]
+        assert (first.docs, first.audited, second.docs, second.audited) == (3, 3, 1, 1)
+
+    def test_goes_on_with_the_number_it_is_told(self, store: Path) -> None:
+        shards = writer(store, first_shard=12)
+        receipts = [shards.close_shard((0, 0)), shards.close_shard(None)]
+        shards.finish()
+        assert [receipt.name for receipt in receipts] == ["train-00003-012", "train-00003-013"]
 
     @given(st.lists(st.lists(st.integers(0, 3), min_size=1), min_size=1))
     def test_its_sources_are_runs_whatever_the_batches(self, batches: list[list[int]]) -> None:
@@ -99,6 +129,38 @@ class TestShard:
         flat = [source for sources in batches for source in sources]
         assert [source for source, docs in shards._sources for _ in range(docs)] == flat
         assert all(a[0] != b[0] for a, b in zip(shards._sources, shards._sources[1:], strict=False))
+
+
+class TestRejects:
+    def test_are_listed_and_counted_with_the_shard_they_were_met_on_the_way_to(self, store: Path) -> None:
+        shards = writer(store)
+        shards.reject([reject(1), reject(2, TOO_LARGE)])
+        append(shards, batch([1]))
+        shards.reject([reject(3, TOO_LARGE, records=5)])
+        first = shards.close_shard((0, 4))
+        shards.reject([reject(5)])
+        second = shards.close_shard(None)
+        shards.finish()
+        assert first.counts == Counts(read=8, written=1, rejected=7)
+        assert first.rejects == {BAD_JSON: 1, TOO_LARGE: 6}
+        assert (second.counts, second.rejects) == (Counts(read=1, written=0, rejected=1), {BAD_JSON: 1})
+        assert names(store, REJECTS) == ["00003-000.jsonl", "00003-001.jsonl"]
+        listed = (store / REJECTS / "00003-000.jsonl").read_bytes().splitlines()
+        assert [msgspec.json.decode(line, type=Reject).position for line in listed] == [1, 2, 3]
+
+    def test_without_any_there_is_no_file(self, store: Path) -> None:
+        shards = writer(store)
+        append(shards, batch([1]))
+        shards.reject([])
+        assert shards.close_shard(None).rejects == {}
+        shards.finish()
+        assert names(store, REJECTS) == []
+
+    def test_do_not_fill_a_shard(self, store: Path) -> None:
+        shards = writer(store, shard_bytes=1)
+        shards.reject([reject(i) for i in range(1000)])
+        assert not shards.is_full
+        shards.abort()
 
 
 class TestBounds:
@@ -118,79 +180,80 @@ class TestBounds:
         )
 
     @pytest.mark.parametrize(("shard_bytes", "full"), [(1, True), (5, True), (6, True), (7, False)])
-    def test_is_full_from_so_many_bytes_on(self, tmp_path: Path, shard_bytes: int, full: bool) -> None:
-        shards = writer(tmp_path, shard_bytes)
+    def test_is_full_from_so_many_bytes_on(self, store: Path, shard_bytes: int, full: bool) -> None:
+        shards = writer(store, shard_bytes)
         assert not shards.is_full
         append(shards, batch([1, 2, 3]))
         assert shards.is_full == full
         shards.abort()
 
-    def test_what_was_written_counts(self, tmp_path: Path) -> None:
-        shards = writer(tmp_path, shard_bytes=10)
+    def test_what_was_written_counts(self, store: Path) -> None:
+        shards = writer(store, shard_bytes=10)
         append(shards, batch([1, 2, 3]))
         assert shards.docs_that_fit(batch([1], [1], [1])) == 2
         shards.abort()
 
 
 class TestFailure:
-    def test_aborting_leaves_finished_shards_and_nothing_else(self, tmp_path: Path) -> None:
-        shards = writer(tmp_path)
+    def test_aborting_leaves_finished_shards_and_nothing_else(self, store: Path) -> None:
+        shards = writer(store)
         append(shards, batch([1]))
-        shards.close_shard(NO_RECORDS, 0, 0)
+        shards.close_shard((0, 0))
         append(shards, batch([2]))
+        shards.reject([reject(0)])
         shards.abort()
-        assert names(tmp_path) == [f"train-00003-000.{extension}" for extension in ("bin", "ends", "json", "pos")]
+        assert names(store, REJECTS) == []
+        assert names(store) == FILES_OF_THE_FIRST
 
-    def test_a_shard_that_cannot_be_synced_does_not_exist(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        shards = writer(tmp_path)
+    def test_a_shard_that_cannot_be_synced_does_not_exist(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        shards = writer(store)
         append(shards, batch([1]))
 
         def full_disk(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full_disk)
-        shards.close_shard(NO_RECORDS, 0, 0)
+        shards.close_shard((0, 0))
         append(shards, batch([2]))
         with pytest.raises(OSError, match="No space left"):
-            shards.close_shard(NO_RECORDS, None, None)
+            shards.close_shard(None)
         shards.abort()
-        assert names(tmp_path) == []
+        assert names(store) == []
 
-    def test_the_last_shard_s_failure_is_not_lost(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        shards = writer(tmp_path)
+    def test_the_last_shard_s_failure_is_not_lost(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        shards = writer(store)
 
         def full_disk(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full_disk)
-        shards.close_shard(NO_RECORDS, None, None)
+        shards.close_shard(None)
         with pytest.raises(OSError, match="No space left"):
             shards.finish()
         shards.abort()
-        assert names(tmp_path) == []
+        assert names(store) == []
 
-    def test_files_that_cannot_be_opened_leave_none(self, tmp_path: Path) -> None:
-        (tmp_path / "train-00003-000.pos.tmp").mkdir()
-        shards = writer(tmp_path)
+    def test_files_that_cannot_be_opened_leave_none(self, store: Path) -> None:
+        (store / SHARDS / "train-00003-000.pos.tmp").mkdir()
+        shards = writer(store)
         with pytest.raises(IsADirectoryError):
             append(shards, batch([1]))
         shards.abort()
-        assert names(tmp_path) == ["train-00003-000.pos.tmp"]
+        assert names(store) == ["train-00003-000.pos.tmp"]
 
-    def test_a_receipt_comes_last(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_receipt_comes_last(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[list[str]] = []
         fsync = os.fsync
 
         def note(descriptor: int) -> None:
-            seen.append(names(tmp_path))
+            seen.append(names(store) + names(store, REJECTS))
             fsync(descriptor)
 
         monkeypatch.setattr(os, "fsync", note)
-        shards = writer(tmp_path)
+        shards = writer(store)
         append(shards, batch([1]))
-        shards.close_shard(NO_RECORDS, None, None)
+        shards.reject([reject(0)])
+        shards.close_shard(None)
         shards.finish()
-        with_receipt = [listing for listing in seen if any(name.endswith("json") for name in listing)]
-        assert with_receipt == [names(tmp_path)]  # only the very last sync, of the directory
+        with_receipt = [listing for listing in seen if "train-00003-000.json" in listing]
+        assert with_receipt == [names(store) + names(store, REJECTS)]  # only the very last sync, of the directory

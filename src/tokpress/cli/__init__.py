@@ -5,7 +5,8 @@ In: arguments. Out: text for people on standard error, results on standard outpu
 
 from __future__ import annotations
 
-import re
+import shlex
+import signal
 import sys
 from importlib import import_module
 
@@ -15,6 +16,7 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "build": "Tokenize files into a store.",
     "inspect": "Show what is in a store.",
     "verify": "Check every byte of a store.",
+    "bench": "Measure tokenizers or worker counts on your own data.",
     "train-tokenizer": "Make a tokenizer from text.",
     "demo": "All of the above on text this machine already has.",
 }
@@ -61,6 +63,7 @@ def _exit_code() -> int:
     """Runs a command; turns an error into one line and a code."""
     from tokpress.errors import TokpressError
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped by a scheduler: the same as Ctrl-C
     try:
         return tokpress.main(standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -77,13 +80,14 @@ def _exit_code() -> int:
         what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         return _fail(f"{what}. Mend that and run the same command again.", 1)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted. Nothing half-written was kept; run the same command again.", err=True)
+        again = shlex.join(["tokpress", *(word for word in sys.argv[1:] if word != "--overwrite")])
+        click.echo(f"interrupted. What is finished is kept; go on with the same command:\n  {again}", err=True)
         return 130
 
 
 def _fail(message: str, exit_code: int) -> int:
     from tokpress.cli.printable import printable
 
-    one_line = printable(re.sub(r"\s*\n\s*", " ", message))
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {one_line}", err=True)
+    lines = [printable(line) for line in message.splitlines()]
+    click.echo("\n".join([f"{click.style('error:', fg='red', bold=True)} {lines[0]}", *lines[1:]]), err=True)
     return exit_code

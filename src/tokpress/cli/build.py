@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from tokpress.cli.options import Size, TokenId, read_options, unescape
-from tokpress.config import CheckConfig, EngineChoice, SpecialTokenPolicy
+from tokpress.config import CheckConfig, EngineChoice, Resources, SpecialTokenPolicy
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tokpress.cli.show import ConsoleReporter
 
 _EPILOG = """
 \b
@@ -18,6 +23,8 @@ Examples:
   tokpress build all.txt --separator '<|endoftext|>' --tokenizer tokenizer.json --eos-token '</s>' --out tokens
   zstdcat huge.jsonl.zst | tokpress build - --tokenizer meta-llama/Llama-3.2-1B --out tokens
   tokpress build a.jsonl --tokenizer cl100k_base.tiktoken --out tokens --json | jq .totals
+  tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --workers 8 --memory 16GB --monitor
+  tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --dry-run
 """
 
 
@@ -67,22 +74,57 @@ Examples:
     show_default=True,
     help="Stop above this share or number of bad records.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Cores to use. Default: all.")
+@click.option(
+    "--on-bad-record",
+    type=click.Choice(["skip", "stop"]),
+    default="skip",
+    show_default=True,
+    help="skip: into rejects/, up to --max-rejects; stop: at the first one.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes. Default: one for each physical core.")
+@click.option("--memory", type=Size(), help="For the whole run, like 4GB. Default: 60 % of what is available.")
+@click.option(
+    "--doc-timeout",
+    type=click.FloatRange(min=0.1),
+    default=Resources().doc_timeout,
+    show_default=True,
+    help="Seconds after which a document that hangs the tokenizer is set aside.",
+)
+@click.option(
+    "--pin", type=click.Choice(["none", "cores", "numa"]), default="none", show_default=True, help="Pin workers."
+)
 @click.option("--unit-size", type=Size(), default="256MB", show_default=True, help="Input taken on at a time.")
 @click.option("--shard-size", type=Size(), default="256MB", show_default=True, help="Size of a token file.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N documents.")
+@click.option("--drop-empty", is_flag=True, help="Leave out documents without text.")
+@click.option("--dry-run", is_flag=True, help="Measure a sample; show time, disk and memory for 1, 2, 4 ... workers.")
+@click.option("--monitor", is_flag=True, help="Show every worker while it runs.")
+@click.option(
+    "--profile", type=click.Path(dir_okay=False), help="Write a profile of the workers, for `python -m pstats`."
+)
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there already.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
-def command(inputs: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
-    """Tokenize INPUTS (files, directories, globs, or - for standard input) into a store."""
+def command(
+    inputs: tuple[str, ...], as_json: bool, quiet: bool, monitor: bool, dry_run: bool, overwrite: bool, **options: Any
+) -> None:
+    """Tokenize INPUTS (files, directories, globs, or - for standard input) into a store.
+
+    Run the same command again to go on after an interruption: what is done is not done twice.
+    """
     from tokpress.api import build
+    from tokpress.cli.monitor import MonitorReporter
     from tokpress.cli.show import ConsoleReporter, err_console, print_summary, safe
     from tokpress.store.manifest import encode
 
     console = err_console(quiet=quiet)
     options["separator"] = unescape(options["separator"])
     options["added_tokens"] = dict(options["added_tokens"])
-    store = build(list(inputs), reporter=ConsoleReporter(console), **options)
+    reporter = MonitorReporter(console) if monitor else ConsoleReporter(console)
+    if dry_run:
+        _project(reporter, console, list(inputs), as_json=as_json, **options)
+        return
+    store = build(list(inputs), reporter=reporter, overwrite=overwrite, **options)
     print_summary(console, store.manifest)
     path = safe(store.path)
     if store.manifest.totals.rejected:
@@ -90,3 +132,26 @@ def command(inputs: tuple[str, ...], as_json: bool, quiet: bool, **options: Any)
     console.print(f"\nThe store is at [bold]{path}[/]. Look into it: [bold]tokpress inspect {path}[/]")
     if as_json:
         click.echo(encode(store.manifest), nl=False)
+
+
+def _project(reporter: ConsoleReporter, console: Console, inputs: list[str], *, as_json: bool, **options: Any) -> None:
+    import msgspec
+
+    from tokpress.api import dry_run
+    from tokpress.cli.show import number, plural, print_fact, size
+
+    with console.status("encoding a sample"):
+        prepared, projected = dry_run(inputs, **options)
+    reporter.proved(prepared.parity)
+    total = f"{plural(projected.inputs, 'file')}, {size(projected.input_bytes)}, {plural(projected.units, 'unit')}"
+    print_fact(console, "plan", total)
+    print_fact(
+        console, "sample", f"{size(projected.sampled_bytes)} at {projected.input_mb_per_s:,.1f} MB/s in one worker"
+    )
+    print_fact(console, "store", f"about {number(projected.tokens)} tokens, {size(projected.disk_bytes)} on disk")
+    for line in projected.workers:
+        print_fact(
+            console, plural(line.workers, "worker"), f"about {line.seconds:,.0f} s, {size(line.memory_bytes)} of memory"
+        )
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(projected), indent=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from time import monotonic
 
 from rich.console import Console
@@ -13,7 +14,8 @@ from tokpress.cli.printable import printable
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
-from tokpress.run.progress import FirstDocument, Reporter
+from tokpress.run.job import Advanced, FirstDocument
+from tokpress.run.progress import Reporter
 from tokpress.sources.base import STDIN, Input
 from tokpress.store.manifest import Manifest
 
@@ -128,18 +130,31 @@ class ConsoleReporter(Reporter):
             shown += f" [dim]…[/] [cyan]{safe(document.tail)}[/]"
         self._line("first doc", shown)
 
+    def resuming(self, *, units: int, units_left: int, docs: int) -> None:
+        done = f"{units - units_left:,} of {plural(units, 'unit')} and {plural(docs, 'document')} are done already"
+        self._line("resuming", f"{done}, {plural(units_left, 'unit')} left")
+
+    def already_finished(self, directory: Path) -> None:
+        self._line("finished", f"{safe(directory)} holds this very store already: nothing to do")
+
     def started(self, total_bytes: int) -> None:
         self._began = monotonic()
         self._progress = ByteProgress(self._console, "encoding", total_bytes)
 
-    def advanced(self, *, input_bytes: int, docs: int, tokens: int, rejects: int) -> None:
-        self._docs += docs
-        self._tokens += tokens
-        self._rejects += rejects
+    def advanced(self, worker: int, advanced: Advanced) -> None:  # noqa: ARG002 - all workers are summed up
+        self.count(advanced)
         if self._progress is not None:
-            elapsed = max(monotonic() - self._began, 1e-9)
-            details = f"· {number(self._docs / elapsed)} docs/s · {number(self._tokens / elapsed)} tokens/s"
-            self._progress.advance(input_bytes, details + (f" · {self._rejects:,} rejected" if self._rejects else ""))
+            self._progress.advance(advanced.input_bytes, f"· {self.status()}")
+
+    def count(self, advanced: Advanced) -> None:
+        self._docs += advanced.docs
+        self._tokens += advanced.tokens
+        self._rejects += advanced.rejects
+
+    def status(self) -> str:
+        elapsed = max(monotonic() - self._began, 1e-9)
+        rates = f"{number(self._docs / elapsed)} docs/s · {number(self._tokens / elapsed)} tokens/s"
+        return rates + (f" · {self._rejects:,} rejected" if self._rejects else "")
 
     def stopped(self) -> None:
         if self._progress is not None:
@@ -177,8 +192,10 @@ def print_summary(console: Console, manifest: Manifest) -> None:
     stages = {stage: spent for stage, spent in run["stage_seconds"].items() if spent > 0}
     spent = sum(stages.values())
     if spent:
-        print_fact(console, "time in", ", ".join(f"{stage} {part / spent:.0%}" for stage, part in stages.items()))
-    print_fact(console, "memory", f"{size(run['peak_memory_bytes'])} at most")
+        shares = ", ".join(f"{stage} {part / spent:.0%}" for stage, part in stages.items())
+        print_fact(console, "time in", f"{shares}: the bottleneck is {run['bottleneck']}")
+    used = f"{plural(run['workers'], 'worker')}, {run['cpu_use']:.0%} of their cores used"
+    print_fact(console, "used", f"{used}, {size(run['peak_memory_bytes'])} of memory at most")
     if manifest.audit.docs:
         audited = plural(manifest.audit.docs, "document")
         print_fact(console, "audit", f"{audited} encoded twice during the run, [green]all equal[/]")

@@ -24,8 +24,12 @@ from tokpress.errors import TokenizerError
 class GigatokenEngine:
     name = "gigatoken"
 
-    def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy, info: TokenizerInfo) -> None:
+    def __init__(
+        self, files: TokenizerFiles, policy: SpecialTokenPolicy, info: TokenizerInfo, reference: Engine | None = None
+    ) -> None:
         self.info = info
+        if reference is not None:  # else it is loaded when it is needed
+            self._reference = reference
         self._files = files
         self._policy = policy
         self._tokenizer = _load(_tokenizer_json(files, keep_special=policy == "parse"))

@@ -31,7 +31,7 @@ class HuggingFaceEngine:
         self._tokenizer.encode_special_tokens = policy == "text"
         if getattr(self._tokenizer.model, "dropout", None):
             raise TokenizerError("the tokenizer uses BPE dropout: its ids are random. Set model.dropout to null.")
-        self._byte_level = "ByteLevel" in repr(self._tokenizer.decoder)
+        self._byte_level = repr(self._tokenizer.decoder).startswith("ByteLevel")
         added = sorted(self._tokenizer.get_added_tokens_decoder().items())
         self.added_tokens = {token.content: i for i, token in added}  # special ones and others; found in text whole
         special_tokens = {token.content: i for i, token in added if token.special}
@@ -54,7 +54,10 @@ class HuggingFaceEngine:
         return from_lists([encoding.ids for encoding in encodings])
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
-        return self._tokenizer.decode(known_ids(ids, self.info.vocab_size), skip_special_tokens=False)
+        known = known_ids(ids, self.info.vocab_size)
+        if self._byte_level:  # the library takes an added "é" for a byte
+            return b"".join(map(self.token_bytes, known)).decode("utf-8", "replace")
+        return self._tokenizer.decode(known, skip_special_tokens=False)
 
     def token_bytes(self, token: int) -> bytes:
         piece = self._tokenizer.id_to_token(token)

@@ -30,13 +30,15 @@ def reference_engine(files: TokenizerFiles, policy: SpecialTokenPolicy) -> Engin
     return engine
 
 
-def fast_engine(files: TokenizerFiles, policy: SpecialTokenPolicy, info: TokenizerInfo) -> Engine:
-    """Raises TokenizerError if gigatoken does not take this tokenizer."""
+def fast_engine(
+    files: TokenizerFiles, policy: SpecialTokenPolicy, info: TokenizerInfo, reference: Engine | None = None
+) -> Engine:
+    """Raises TokenizerError if gigatoken does not take this tokenizer. It shares a reference that is loaded already."""
     from tokpress.engines.gigatoken import GigatokenEngine
 
     if files.kind not in FAST_KINDS:
         raise TokenizerError(f"gigatoken is not used for {files.kind} tokenizers: the reference library encodes them.")
-    return GigatokenEngine(files, policy, info)
+    return GigatokenEngine(files, policy, info, reference)
 
 
 def load_files(config: TokenizerConfig) -> TokenizerFiles:
@@ -124,8 +126,8 @@ def _from_hub(repo: str) -> TokenizerFiles:
         path = Path(huggingface_hub.snapshot_download(repo, allow_patterns=wanted), TOKENIZER_JSON)
     except LocalEntryNotFoundError as error:
         raise TokenizerError(
-            f"{repo!r} is no file here, and the hub cannot be reached. Check the path; or, for a hub id, download it "
-            f"where there is a network: hf download {repo} {' '.join(wanted)}"
+            f"{repo!r} is no file here, and the hub cannot be reached ({error.__cause__ or error}). Check the path; or, for "
+            f"a hub id, download it where there is a network: hf download {repo} {' '.join(wanted)}"
         ) from error
     except (HfHubHTTPError, ValueError) as error:
         raise TokenizerError(

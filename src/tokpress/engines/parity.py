@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokpress.batches import TextBatch, TokenBatch, string_buffers, text_bytes
+from tokpress.batches import Int64s, TextBatch, TokenBatch, string_buffers, text_bytes
 from tokpress.engines.base import Engine
 from tokpress.errors import ParityError
 
@@ -133,13 +133,13 @@ class Auditor:
         self._fast = fast
         self._reference = reference
         self._threshold = np.uint64(min(int(rate * 2**64), 2**64 - 1))
-        self.docs = 0
-        self.bytes = 0
+        self.docs = self.bytes = 0  # compared so far
 
-    def check(self, batch: TextBatch, tokens: TokenBatch) -> None:
+    def check(self, batch: TextBatch, tokens: TokenBatch) -> Int64s:
+        """Which of the batch's documents were encoded twice. Raises ParityError at the first that differs."""
         chosen = np.flatnonzero(_position_hash(batch) < self._threshold)
         if not len(chosen):
-            return
+            return chosen
         starts, _ = string_buffers(batch.text)
         for i in chosen.tolist():
             text, encoded = batch.text[i : i + 1], tokens
@@ -158,6 +158,7 @@ class Auditor:
                 )
             self.docs += 1
             self.bytes += text_bytes(text)
+        return chosen
 
 
 def _position_hash(batch: TextBatch) -> npt.NDArray[np.uint64]:

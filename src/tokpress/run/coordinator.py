@@ -1,59 +1,60 @@
-"""The whole build: find the inputs, prove the engine, run every unit, seal the store.
+"""The whole build: find the inputs, prove the engine, run what is left to do, seal the store.
 
-In: what a user named and a `BuildConfig`. Out: a finished `Store`. The manifest is written last: no manifest, no store.
+In: what a user named and a `BuildConfig`. Out: a finished `Store`. Run again it goes on where it was stopped: a shard exists
+when its receipt exists, a store when its manifest does.
 """
 
 from __future__ import annotations
 
 import os
-import platform
-import resource
-import shutil
-from collections import Counter
-from collections.abc import Sequence
-from importlib.metadata import version
+import pstats
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Protocol
 
 import msgspec
-import pyarrow as pa
 
-from tokpress.batches import TextBatch, TokenBatch, text_bytes
-from tokpress.config import BuildConfig, TokenizerConfig, reject_limit
-from tokpress.engines.base import Engine, TokenizerFiles
-from tokpress.engines.framing import Frame, frame_for
-from tokpress.engines.load import FAST_KINDS, fast_engine, load_files, reference_engine
-from tokpress.engines.parity import Auditor, Parity, check_parity
-from tokpress.errors import ParityError, StoreError, TokenizerError, TooManyRejects, UsageError
+from tokpress.config import BuildConfig, reject_limit
+from tokpress.engines.framing import frame_for
+from tokpress.engines.load import load_files
+from tokpress.errors import UsageError
+from tokpress.run import output
+from tokpress.run.budget import Budget, cpu_sets, plan_budget, usable_cores
+from tokpress.run.inline import InlineWorker
+from tokpress.run.job import Advanced, Done, Job, Prepared, Settings, Task, WorkerView
+from tokpress.run.local import LocalWorkers
+from tokpress.run.lock import StoreLock
 from tokpress.run.plan import make_plan
-from tokpress.run.progress import FirstDocument, Reporter, StageClock
-from tokpress.run.worker import UnitResult, Worker
+from tokpress.run.progress import Reporter
+from tokpress.run.seal import seal_store
+from tokpress.run.tally import Tally
+from tokpress.run.worker import PROFILE_PART
+from tokpress.sources.base import STDIN, Input
 from tokpress.sources.files import discover
-from tokpress.sources.sample import sample_texts
-from tokpress.store.durable import file_checksum, sync_directory, write_file
-from tokpress.store.manifest import (
-    MANIFEST,
-    PLAN,
-    REJECTS,
-    SHARDS,
-    TOKENIZER,
-    Audit,
-    Counts,
-    FileEntry,
-    Manifest,
-    Plan,
-    Split,
-    encode,
-    read_record,
-    write_manifest,
-)
+from tokpress.store.manifest import Plan, read_manifest
 from tokpress.store.reader import Store
 
-_SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
-_SAMPLE_DOC_BYTES = 32 * 1024
-_SHOWN_TOKENS = 12
-_RECORDS_BEFORE_REJECTS_COUNT = 1000
+SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
+
+
+class Executor(Protocol):
+    """Where units are run: inside this process, in local processes."""
+
+    @property
+    def peak_bytes(self) -> int: ...
+
+    def prepare(self) -> Prepared: ...
+
+    def configure(self, settings: Settings, budget: Budget) -> None: ...
+
+    def run(
+        self,
+        tasks: Sequence[Task],
+        heard: Callable[[int, Advanced], None],
+        watched: Callable[[list[WorkerView]], None],
+    ) -> Iterator[Done]: ...
 
 
 def build_store(
@@ -65,79 +66,130 @@ def build_store(
     reporter: Reporter | None = None,
 ) -> Store:
     reporter = reporter or Reporter()
-    began = perf_counter()
-    check_options(config)
-    directory = Path(out)
-    check_output(directory, overwrite=overwrite)
-    found = discover(inputs, config.read)
-    files = load_files(config.tokenizer)
-    reference = reference_engine(files, config.tokenizer.special_tokens)
-    frame = frame_for(config.tokenizer, reference.info)
-    reporter.prepared(found, reference.info, frame)
-    sample = list(sample_texts(found, config.read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES))
-    engine, parity = choose_engine(files, config.tokenizer, reference, sample)
-    reporter.proved(parity)
-    if sample:
-        reporter.first_document(_first_document(sample[0][:1], reference, frame))
+    tally = Tally(config.check.max_rejects, reporter)
+    job = make_job(inputs, out, config)
+    directory, found = job.directory, job.inputs
+    with StoreLock(directory):
+        old = None if overwrite else output.stored_plan(directory)
+        if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
+            # The tokenizer is known: what else differs, or that all is done, can be said before it is loaded.
+            frame = frame_for(config.tokenizer, old.tokenizer)
+            output.check_same_plan(directory, make_plan(found, config, old.tokenizer, frame))
+            if output.is_finished(directory):
+                reporter.already_finished(directory)
+                return Store(directory, read_manifest(directory))
+        with _executor(job, resuming=old is not None) as executor:
+            return _run(job, executor, tally, reporter, overwrite=overwrite)
 
-    plan = make_plan(found, config, reference.info, frame)
-    prepare_output(directory, plan, files)
-    audit_rate = config.check.audit_rate if engine is not reference else 0.0
-    worker = Worker(
-        directory=directory,
-        plan=plan,
-        read=config.read,
-        engine=engine,
-        frame=frame,
-        auditor=Auditor(engine, reference, audit_rate) if audit_rate else None,
-        threads=config.resources.workers or len(os.sched_getaffinity(0)),
-        batch_bytes=config.resources.batch_bytes,
-        shard_bytes=config.store.shard_bytes,
-        clock=StageClock(),
+
+def make_job(inputs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], config: BuildConfig) -> Job:
+    """What is to be done, after all that can be checked without reading text was checked."""
+    check_options(config)
+    output.check_output(Path(out))
+    found = discover(inputs, config.read)
+    return Job(directory=Path(out), config=config, inputs=found, files=load_files(config.tokenizer))
+
+
+def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, overwrite: bool) -> Store:
+    directory, config = job.directory, job.config
+    prepared = executor.prepare()
+    reporter.prepared(job.inputs, prepared.info, prepared.frame)
+    reporter.proved(prepared.parity)
+    if prepared.first_document is not None:
+        reporter.first_document(prepared.first_document)
+
+    plan = make_plan(job.inputs, config, prepared.info, prepared.frame)
+    if overwrite or output.stored_plan(directory) is None:
+        output.begin(directory, plan, job.files)
+    output.check_same_plan(directory, plan)
+    output.furnish(directory, job.files)
+    receipts = output.read_receipts(directory)
+    tasks = sorted(output.remaining_tasks(plan, receipts), key=lambda task: -_task_bytes(task, plan))
+    tally.resumed(receipt for unit in receipts.values() for receipt in unit)
+    if receipts:
+        docs = sum(receipt.docs for unit in receipts.values() for receipt in unit)
+        reporter.resuming(units=len(plan.units), units_left=len(tasks), docs=docs)
+
+    resources = config.resources
+    budget = plan_budget(resources.memory_bytes, resources.workers, prepared.footprint, len(tasks))
+    cores = resources.workers or usable_cores()
+    settings = Settings(
+        engine=prepared.parity.engine,
+        batch_bytes=resources.batch_bytes or budget.batch_bytes,
+        threads=max(cores // budget.workers, 1),
     )
-    tally = _Tally(config.check.max_rejects, directory / REJECTS, reporter)
-    reporter.started(sum(source.size for source in found))
+    executor.configure(settings, budget)
+    reporter.started(sum(_task_bytes(task, plan) for task in tasks))
+    started = perf_counter()
     try:
-        results = [worker.run(unit, tally.add) for unit in range(len(plan.units))]
+        for group in _in_order(tasks) if config.read.limit is not None else [tasks]:
+            group = [_limited(task, config.read.limit, receipts) for task in group]
+            for done in executor.run(group, tally.heard, reporter.watched):
+                receipts[done.unit] = output.unit_receipts(directory, done.unit)
+                tally.finished(done)
         tally.check_rejects()
     finally:
         reporter.stopped()
-    audit = Audit(rate=audit_rate, docs=0, bytes=0)
-    if worker.auditor is not None:
-        audit = Audit(rate=audit_rate, docs=worker.auditor.docs, bytes=worker.auditor.bytes)
-    run = _run_facts(perf_counter() - began, tally, worker)
-    manifest = seal(directory, plan, config, frame, results, parity, audit, run)
+    if resources.profile:
+        _join_profiles(Path(resources.profile))
+    output.remove_strays(directory, receipts)
+    facts = tally.facts(
+        workers=budget.workers, threads=settings.threads, peak_bytes=executor.peak_bytes, started=started
+    )
+    manifest = seal_store(directory, plan, config, prepared.frame, receipts, prepared.parity, facts)
     reporter.finished(manifest)
     return Store(directory, manifest)
 
 
-def choose_engine(
-    files: TokenizerFiles, config: TokenizerConfig, reference: Engine, sample: Sequence[pa.LargeStringArray]
-) -> tuple[Engine, Parity]:
-    """The fast engine if it is asked for or allowed, supported and proved equal; else the reference."""
-    asked = config.engine
-    if asked not in ("auto", "gigatoken", reference.name):
-        raise TokenizerError(
-            f"--engine {asked} cannot be used for a {reference.name} tokenizer. Use --engine auto, or {reference.name}."
-        )
-    if asked == reference.name or (asked == "auto" and files.kind not in FAST_KINDS):
-        return reference, Parity(outcome="not-needed", engine=reference.name, reference=reference.name)
-    try:
-        fast = fast_engine(files, config.special_tokens, reference.info)
-    except TokenizerError as error:
-        if asked == "gigatoken":
-            raise
-        detail = str(error)
-        return reference, Parity(outcome="unsupported", engine=reference.name, reference=reference.name, detail=detail)
-    parity = check_parity(fast, reference, sample)
-    if parity.outcome == "equal":
-        return fast, parity
-    if asked == "gigatoken":
-        raise ParityError(
-            f"gigatoken and {reference.name} encode this tokenizer differently: {parity.difference}. "
-            f"Use the reference: --engine {reference.name}"
-        )
-    return reference, parity
+def _join_profiles(path: Path) -> None:
+    parts = [str(part) for part in path.parent.glob(f"{path.name}{PROFILE_PART}*")]
+    if parts:
+        pstats.Stats(*parts).dump_stats(path)
+    for part in parts:
+        Path(part).unlink()
+
+
+def _in_order(tasks: Sequence[Task]) -> list[list[Task]]:
+    """One task after the other: which documents are the first N is known only when the units before are done."""
+    return [[task] for task in sorted(tasks, key=lambda task: task.unit)]
+
+
+def _limited(task: Task, limit: int | None, receipts: output.Receipts) -> Task:
+    if limit is None:
+        return task
+    before = sum(receipt.docs for unit in range(task.unit + 1) for receipt in receipts.get(unit, []))
+    return replace(task, limit=max(limit - before, 0))
+
+
+def _executor(job: Job, *, resuming: bool) -> InlineWorker | LocalWorkers:
+    """No process for what is done before it would have started, nor for one worker that was asked for, nor for a pipe that
+    only this one can read. A run that is continued always gets processes: the one before may have died of a document."""
+    resources = job.config.resources
+    small = resources.workers is None and sum(source.size for source in job.inputs) < SMALL_BYTES
+    alone = small or resources.workers == 1
+    if (alone and not resuming) or any(source.path == STDIN for source in job.inputs):
+        return InlineWorker(job)
+    count = min(resources.workers or usable_cores(), _most_units(job.inputs, job.config.store.unit_bytes))
+    return LocalWorkers(job, count, doc_timeout=resources.doc_timeout, pin=cpu_sets(resources.pin))
+
+
+def _most_units(inputs: Sequence[Input], unit_bytes: int) -> int:
+    """No more workers are started than there can be units."""
+    return len(inputs) + sum(source.size for source in inputs) // unit_bytes
+
+
+def _task_bytes(task: Task, plan: Plan) -> int:
+    """About how much of the inputs a task has to read."""
+    total = 0
+    for piece in task.slices:
+        source = plan.inputs[piece.input]
+        if piece.stop is not None and source.format != "parquet":
+            total += piece.stop - piece.start
+        elif source.format != "parquet":
+            total += source.size - piece.start
+        else:
+            total += source.size // max(sum(piece.input == other.input for unit in plan.units for other in unit), 1)
+    return total
 
 
 def check_options(config: BuildConfig) -> None:
@@ -151,149 +203,12 @@ def check_options(config: BuildConfig) -> None:
         "--unit-size": config.store.unit_bytes,
         "--shard-size": config.store.shard_bytes,
         "--max-doc-bytes": config.read.max_doc_bytes,
+        "--memory": config.resources.memory_bytes,
         "batch_bytes": config.resources.batch_bytes,
+        "--workers": config.resources.workers,
     }
     for option, size in sizes.items():
-        if size < 1:
-            raise UsageError(f"{option} is {size}, but must be at least one byte. Leave it out for the default.")
+        if size is not None and size < 1:
+            raise UsageError(f"{option} is {size}, but must be at least 1. Leave it out for the default.")
     if not 0 <= config.check.audit_rate <= 1:
         raise UsageError(f"--audit-rate is {config.check.audit_rate}, but must be a share between 0 and 1.")
-    if config.resources.workers is not None and config.resources.workers < 1:
-        raise UsageError(
-            f"--workers is {config.resources.workers}, but must be at least 1. Leave it out for all cores."
-        )
-
-
-def check_output(directory: Path, *, overwrite: bool) -> None:
-    """Refuses to write where something else is."""
-    if _is_store(directory) and (directory / MANIFEST).is_file() and not overwrite:
-        raise UsageError(
-            f"{directory} already holds a finished store. Look at it: tokpress inspect {directory}. "
-            "To build it again add --overwrite, or choose another --out."
-        )
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"--out {directory} is a file. Choose a directory that does not exist yet.")
-    if directory.is_dir() and any(directory.iterdir()) and not _is_store(directory):
-        raise UsageError(f"--out {directory} is not empty and not a store. Choose a directory that does not exist yet.")
-
-
-def _is_store(directory: Path) -> bool:
-    """Whether a plan or a manifest there is ours: only then may what stands beside it be replaced."""
-    for name, kind in ((PLAN, Plan), (MANIFEST, Manifest)):
-        try:
-            read_record(directory / name, kind)
-        except StoreError:
-            continue
-        return True
-    return False
-
-
-def prepare_output(directory: Path, plan: Plan, files: TokenizerFiles) -> None:
-    """An empty store with its plan. What an earlier, unfinished run left is removed: manifest first, plan last."""
-    if (directory / MANIFEST).exists():
-        (directory / MANIFEST).unlink()
-        sync_directory(directory)
-    for name in (SHARDS, REJECTS, TOKENIZER):
-        shutil.rmtree(directory / name, ignore_errors=True)
-        (directory / name).mkdir(parents=True)
-    write_file(directory / PLAN, encode(plan))
-    for name, data in files.files.items():
-        write_file(directory / TOKENIZER / name, data)
-
-
-def _first_document(text: pa.LargeStringArray, reference: Engine, frame: Frame) -> FirstDocument:
-    ids = frame.apply(reference.encode(text)).ids
-    if len(ids) <= 2 * _SHOWN_TOKENS:
-        return FirstDocument(head=reference.decode(ids), tail="", tokens=len(ids))
-    return FirstDocument(
-        head=reference.decode(ids[:_SHOWN_TOKENS]), tail=reference.decode(ids[-_SHOWN_TOKENS:]), tokens=len(ids)
-    )
-
-
-class _Tally:
-    """Counts as the run goes, tells the reporter, and stops the run above the limit of rejects."""
-
-    def __init__(self, max_rejects: str, rejects: Path, reporter: Reporter) -> None:
-        self._max_rejects = max_rejects
-        self._rejects = rejects
-        self._reporter = reporter
-        self.input_bytes = self.text_bytes = self.docs = self.tokens = self.rejects = 0
-
-    def add(self, batch: TextBatch, tokens: TokenBatch) -> None:
-        rejects = sum(reject.records for reject in batch.rejects)
-        self.input_bytes += batch.input_bytes
-        self.text_bytes += text_bytes(batch.text)
-        self.docs += len(tokens)
-        self.tokens += len(tokens.ids)
-        self.rejects += rejects
-        self._reporter.advanced(
-            input_bytes=batch.input_bytes, docs=len(tokens), tokens=len(tokens.ids), rejects=rejects
-        )
-        if self.docs + self.rejects >= _RECORDS_BEFORE_REJECTS_COUNT:
-            self.check_rejects()
-
-    def check_rejects(self) -> None:
-        read = self.docs + self.rejects
-        if self.rejects > reject_limit(self._max_rejects, read):
-            raise TooManyRejects(
-                f"{self.rejects:,} of {read:,} records were rejected, more than --max-rejects {self._max_rejects} allows. "
-                f"Look at them in {self._rejects}; raise the limit, or mend the inputs, and build again."
-            )
-
-
-def _run_facts(seconds: float, tally: _Tally, worker: Worker) -> dict[str, Any]:
-    packages = ("tokpress", "gigatoken", "tokenizers", "sentencepiece", "tiktoken", "pyarrow", "numpy")
-    return {
-        "seconds": round(seconds, 3),
-        "input_bytes": tally.input_bytes,
-        "text_bytes": tally.text_bytes,
-        "input_mb_per_s": round(tally.input_bytes / 1e6 / seconds, 2),
-        "tokens_per_s": round(tally.tokens / seconds),
-        "stage_seconds": {stage: round(spent, 3) for stage, spent in worker.clock.seconds.items()},
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "threads": worker.threads,
-        "python": platform.python_version(),
-        "versions": {package: version(package) for package in packages},
-    }
-
-
-def seal(
-    directory: Path,
-    plan: Plan,
-    config: BuildConfig,
-    frame: Frame,
-    results: Sequence[UnitResult],
-    parity: Parity,
-    audit: Audit,
-    run: dict[str, Any],
-) -> Manifest:
-    shards = [receipt for result in results for receipt in result.receipts]
-    units = [result.counts for result in results]
-    split = Split(
-        docs=sum(receipt.docs for receipt in shards), tokens=sum(receipt.tokens for receipt in shards), shards=shards
-    )
-    manifest = Manifest(
-        tokenizer=plan.tokenizer,
-        dtype=frame.dtype.name,
-        bos_id=frame.bos_id,
-        eos_id=frame.eos_id,
-        special_tokens=config.tokenizer.special_tokens,
-        splits={"train": split},
-        units=units,
-        totals=sum(units, Counts()),
-        rejects=dict(sorted(sum((result.rejects for result in results), Counter[str]()).items())),
-        parity=parity,
-        audit=audit,
-        files=_other_files(directory),
-        run=run,
-    )
-    return write_manifest(directory, manifest)
-
-
-def _other_files(directory: Path) -> dict[str, FileEntry]:
-    """Everything but the token files, which the receipts cover, and the manifest, which covers itself."""
-    paths = [directory / PLAN, *sorted((directory / TOKENIZER).iterdir()), *sorted((directory / REJECTS).iterdir())]
-    paths += sorted((directory / SHARDS).glob("*.json"))
-    return {
-        path.relative_to(directory).as_posix(): FileEntry(path.stat().st_size, file_checksum(path)) for path in paths
-    }

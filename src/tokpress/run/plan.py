@@ -37,6 +37,8 @@ def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
         "text_field": config.read.text_field,
         "separator": config.read.separator,
         "max_doc_bytes": config.read.max_doc_bytes,
+        "drop_empty": config.read.drop_empty,
+        "limit": config.read.limit,
         "special_tokens": config.tokenizer.special_tokens,
         "bos_id": frame.bos_id,
         "eos_id": frame.eos_id,
@@ -82,7 +84,7 @@ def _row_group_bounds(source: Input, unit_bytes: int) -> list[int]:
 
     try:
         metadata = pq.read_metadata(source.path)
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         return [0]  # the reader will say what is wrong with it
     bounds = [0]
     row = taken = 0

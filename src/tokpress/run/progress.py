@@ -7,23 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
-
-import msgspec
 
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
+from tokpress.run.job import Advanced, FirstDocument, WorkerView
 from tokpress.sources.base import Input
 from tokpress.store.manifest import Manifest
-
-
-class FirstDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The ends of the first document as they will be stored, so that a lost BOS or a wrong EOS is seen at once."""
-
-    head: str
-    tail: str
-    tokens: int
 
 
 class Reporter:
@@ -35,9 +27,15 @@ class Reporter:
 
     def first_document(self, document: FirstDocument) -> None: ...
 
+    def resuming(self, *, units: int, units_left: int, docs: int) -> None: ...
+
+    def already_finished(self, directory: Path) -> None: ...
+
     def started(self, total_bytes: int) -> None: ...
 
-    def advanced(self, *, input_bytes: int, docs: int, tokens: int, rejects: int) -> None: ...
+    def advanced(self, worker: int, advanced: Advanced) -> None: ...
+
+    def watched(self, workers: list[WorkerView]) -> None: ...
 
     def stopped(self) -> None: ...
 
@@ -58,6 +56,11 @@ class StageClock:
         if self._running:
             self.seconds[self._running] = self.seconds.get(self._running, 0.0) + now - self._since
         self._running, self._since = stage, now
+
+    def move(self, seconds: float, stage: str, to: str) -> None:
+        """Counts some of one stage's time as another's."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) - seconds
+        self.seconds[to] = self.seconds.get(to, 0.0) + seconds
 
     def stop(self) -> None:
         self.start("")

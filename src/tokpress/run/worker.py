@@ -1,127 +1,222 @@
 """One unit -> its shards.
 
-In: a plan and the number of a unit. Out: shards with receipts, and the unit's rejects. This loop is all that a worker
-does: read a batch, encode it, audit a little of it, frame it, append it; no Python object per document anywhere.
+In: a `Job` (once) and `Task`s. Out: shards with receipts, and what happens, as messages. This loop is all that a worker
+does: read a batch, encode it, audit a little of it, frame it, append it; no Python object per document anywhere, unless a
+batch has to be taken apart because a document in it kills the tokenizer.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+import cProfile
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from time import process_time
 
-import msgspec
+import numpy as np
+import psutil
+import pyarrow as pa
 
-from tokpress.batches import Reject, TextBatch, TokenBatch, concat_text
-from tokpress.config import ReadConfig
-from tokpress.engines.base import Engine
-from tokpress.engines.framing import Frame
+from tokpress.batches import EMPTY, Int64s, Reject, TextBatch, TokenBatch, concat_text, preview, string_buffers
+from tokpress.engines.base import Engine, concat_tokens
+from tokpress.engines.framing import frame_for
+from tokpress.engines.load import FAST_KINDS, reference_engine
 from tokpress.engines.parity import Auditor
-from tokpress.errors import TooManyRejects
+from tokpress.errors import TokenizerError
+from tokpress.run.choice import FAST, choose_engine, engine_named
+from tokpress.run.job import Advanced, Done, Encoding, FirstDocument, Job, Message, Place, Prepared, Settings, Task
 from tokpress.run.progress import StageClock
-from tokpress.sources.base import open_reader
-from tokpress.store.durable import DurableFile, sync_directory
-from tokpress.store.manifest import REJECTS, SHARDS, Counts, Plan, Receipt, Slice
+from tokpress.sources.base import Input, open_reader
+from tokpress.sources.files import check_unchanged
+from tokpress.sources.sample import sample_texts
+from tokpress.store.manifest import Slice
 from tokpress.store.writer import ShardWriter
 
-_MAX_HELD_REJECTS = 1000
-OnBatch = Callable[[TextBatch, TokenBatch], None]
+_SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
+_SAMPLE_DOC_BYTES = 32 * 1024
+_SHOWN_TOKENS = 12
+_MANY_REJECTS = 1000  # held back; more are told at once, so that a hopeless run stops early
+PROFILE_PART = ".part-"  # each process writes its own, the coordinator joins them
+Say = Callable[[Message], None]
 
 
-@dataclass(slots=True)
-class UnitResult:
-    receipts: list[Receipt] = field(default_factory=list)
-    rejects: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def counts(self) -> Counts:
-        return sum((receipt.counts for receipt in self.receipts), Counts())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """All that encoding a unit takes; made once, used for many units."""
+    """Encodes units. Made once in each process: the tokenizer is loaded once."""
 
-    directory: Path
-    plan: Plan
-    read: ReadConfig
-    engine: Engine
-    frame: Frame
-    auditor: Auditor | None
-    threads: int
-    batch_bytes: int
-    shard_bytes: int
-    clock: StageClock
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._reference = reference_engine(job.files, job.config.tokenizer.special_tokens)
+        self._frame = frame_for(job.config.tokenizer, self._reference.info)
+        self._engine: Engine = self._reference
+        self._auditor: Auditor | None = None
+        self._profile = cProfile.Profile() if job.config.resources.profile else None
+        self._settings = Settings(engine=self._reference.name, batch_bytes=1024**2, threads=1)
 
-    def run(self, unit: int, on_batch: OnBatch) -> UnitResult:
-        result = UnitResult()
-        writer = ShardWriter(self.directory / SHARDS, split="train", unit=unit, shard_bytes=self.shard_bytes)
-        rejected = _RejectFile(self.directory / REJECTS / f"{unit:05d}.jsonl")
+    def prepare(self, attempt: int = 0) -> Prepared:
+        """Proves the engine on a sample of the inputs; after a death on half of it, then on the nasty strings alone."""
+        job = self._job
+        sample = list(
+            sample_texts(job.inputs, job.config.read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES)
+        )
+        sample = sample[len(sample) * attempt // 2 :]
+        self._engine, parity = choose_engine(job.files, job.config.tokenizer, self._reference, sample)
+        return Prepared(
+            info=self._reference.info,
+            frame=self._frame,
+            parity=parity,
+            first_document=self._first_document(sample[0][:1]) if sample else None,
+            footprint=psutil.Process().memory_info().rss,
+        )
+
+    def preload(self) -> None:
+        """Loads what will very likely be chosen, while another worker finds out."""
+        tokenizer = self._job.config.tokenizer
+        if tokenizer.engine in ("auto", FAST) and self._job.files.kind in FAST_KINDS:
+            with suppress(TokenizerError):  # then it will not be chosen either
+                self._engine = engine_named(FAST, self._job.files, tokenizer, self._reference)
+
+    def _first_document(self, text: pa.LargeStringArray) -> FirstDocument:
+        ids, decode = self._frame.apply(self._reference.encode(text)).ids, self._reference.decode
+        if len(ids) <= 2 * _SHOWN_TOKENS:
+            return FirstDocument(head=decode(ids), tail="", tokens=len(ids))
+        return FirstDocument(head=decode(ids[:_SHOWN_TOKENS]), tail=decode(ids[-_SHOWN_TOKENS:]), tokens=len(ids))
+
+    def configure(self, settings: Settings) -> None:
+        config = self._job.config
+        self._settings = settings
+        if self._engine.name != settings.engine:
+            self._engine = engine_named(settings.engine, self._job.files, config.tokenizer, self._reference)
+        audited = self._engine is not self._reference and config.check.audit_rate > 0
+        self._auditor = Auditor(self._engine, self._reference, config.check.audit_rate) if audited else None
+
+    def run(self, task: Task, say: Say) -> Done:
+        """Writes what is left of a unit."""
+        if self._profile is None:
+            return self._run(task, say)
+        done = self._profile.runcall(self._run, task, say)
+        self._profile.dump_stats(f"{self._job.config.resources.profile}{PROFILE_PART}{os.getpid()}")
+        return done
+
+    def _run(self, task: Task, say: Say) -> Done:
+        clock, cpu = StageClock(), process_time()
+        writer = ShardWriter(
+            self._job.directory,
+            split="train",
+            unit=task.unit,
+            shard_bytes=self._job.config.store.shard_bytes,
+            first_shard=task.first_shard,
+        )
+        left = task.limit
         try:
-            counts = Counts()
-            self.clock.start("read")
-            for batch in _coalesce(self._batches(self.plan.units[unit]), self.batch_bytes):
-                self.clock.start("encode")
-                tokens = self.engine.encode(batch.text, threads=self.threads)
-                if self.auditor is not None:
-                    self.clock.start("audit")
-                    self.auditor.check(batch, tokens)
-                self.clock.start("write")
-                framed = self.frame.apply(tokens)
-                counts = self._write(writer, batch, framed, counts, result.receipts)
-                rejected.write(batch.rejects)
-                for reject in batch.rejects:
-                    result.rejects[reject.reason] += reject.records
-                on_batch(batch, framed)
+            clock.start("read")
+            for batch in coalesce(self._batches(task), self._settings.batch_bytes):
+                clock.start("encode")
+                clock.move(batch.parse_seconds, "read", "parse")
+                batch = self._usable(batch, task, left)
+                left = None if left is None else left - len(batch)
+                tokens = self._encode(batch, task, say)
+                clock.start("audit")
+                audited = self._auditor.check(batch, tokens) if self._auditor else None
+                clock.start("write")
+                framed = self._frame.apply(tokens)
+                write_batch(writer, batch, framed, audited)
+                say(_advanced(batch, framed))
                 del batch, tokens, framed  # before the next batch is read: two large ones need not fit
-                self.clock.start("read")
-            self.clock.start("write")
-            rejected.commit()
-            result.receipts.append(writer.close_shard(counts, None, None))
+                if left == 0:
+                    break
+                clock.start("read")
+            clock.start("write")
+            writer.close_shard(None)
             writer.finish()
-            self.clock.stop()
-        except TooManyRejects:
-            writer.abort()
-            rejected.commit()  # they are what the user has to look at
-            raise
+            clock.stop()
         except BaseException:
             writer.abort()
-            rejected.abort()
             raise
-        return result
+        return Done(unit=task.unit, stage_seconds=clock.seconds, cpu_seconds=process_time() - cpu)
 
-    def _batches(self, unit: list[Slice]) -> Iterator[TextBatch]:
-        for piece in unit:
-            reader = open_reader(self.plan.inputs[piece.input], piece.input, self.read, self.batch_bytes)
-            yield from reader.read(piece.start, piece.stop)
+    def sample(self, units: Sequence[list[Slice]], max_bytes: int) -> Advanced:
+        """Reads and encodes the beginnings of units spread over all, as a run would, but writes nothing."""
+        total = Advanced()
+        for slices in units[:: max(len(units) // 8, 1)]:
+            budget = max_bytes // min(len(units), 8)
+            for batch in coalesce(self._batches(Task(unit=0, slices=slices)), self._settings.batch_bytes):
+                part = _advanced(batch, self._frame.apply(self._engine.encode(batch.text)))
+                total = Advanced(
+                    input_bytes=total.input_bytes + part.input_bytes,
+                    docs=total.docs + part.docs,
+                    tokens=total.tokens + part.tokens,
+                )
+                budget -= part.input_bytes
+                if budget <= 0:
+                    break
+        return total
 
-    def _write(
-        self, writer: ShardWriter, batch: TextBatch, tokens: TokenBatch, counts: Counts, receipts: list[Receipt]
-    ) -> Counts:
-        """Appends a batch, closing shards on the way. A full shard is closed when the next document comes: only then is
-        it known where to go on. Returns what was read and written since the last one was closed."""
-        written = 0
-        rejects = batch.rejects
-        while written < len(tokens):
-            if writer.is_full:
-                here = (int(batch.sources[written]), int(batch.positions[written]))
-                before = [reject for reject in rejects if (reject.input, reject.position) < here]
-                rejects = rejects[len(before) :]
-                receipts.append(writer.close_shard(counts + _rejected(before), *here))
-                counts = Counts()
-            rest = _from(tokens, written)
-            taken = writer.docs_that_fit(rest)
-            stop = written + taken
-            writer.append(_first(rest, taken), batch.positions[written:stop], batch.sources[written:stop])
-            counts += Counts(read=taken, written=taken)
-            written = stop
-        return counts + _rejected(rejects)
+    def _usable(self, batch: TextBatch, task: Task, left: int | None) -> TextBatch:
+        """The batch without what is not to be encoded."""
+        batch = set_aside(
+            batch, task.quarantined, "the tokenizer did not survive this document, alone, twice", self._job.inputs
+        )
+        if self._job.config.read.drop_empty:
+            empty = np.flatnonzero(np.diff(string_buffers(batch.text)[0]) == 0)
+            batch = set_aside(batch, {place(batch, i): EMPTY for i in empty.tolist()}, "no text", self._job.inputs)
+        return batch if left is None else first_docs(batch, left)
+
+    def _batches(self, task: Task) -> Iterator[TextBatch]:
+        """What is left of the unit. Its slices are in order, so those before `start` are done."""
+        for piece in task.slices if task.limit != 0 else []:
+            start = piece.start
+            if task.start is not None and piece.input <= task.start[0]:
+                if piece.input < task.start[0]:
+                    continue
+                start = max(start, task.start[1])
+            source = self._job.inputs[piece.input]
+            check_unchanged(source)
+            reader = open_reader(source, piece.input, self._job.config.read, self._settings.batch_bytes)
+            yield from reader.read(start, piece.stop)
+
+    def _encode(self, batch: TextBatch, task: Task, say: Say) -> TokenBatch:
+        """Announces what is about to be encoded, so that it is known if this process does not survive it."""
+        if not len(batch):
+            return self._engine.encode(batch.text)
+        first, last = place(batch, 0), place(batch, len(batch) - 1)
+        if task.careful is None or task.careful[1] < first or last < task.careful[0]:
+            say(Encoding(first, last))
+            return self._engine.encode(batch.text, threads=self._settings.threads)
+        parts = []
+        for i in range(len(batch)):
+            say(Encoding(place(batch, i), place(batch, i)))
+            parts.append(self._engine.encode(batch.text[i : i + 1]))
+        return concat_tokens(parts)
 
 
-def _rejected(rejects: list[Reject]) -> Counts:
-    records = sum(reject.records for reject in rejects)
-    return Counts(read=records, rejected=records)
+def place(batch: TextBatch, i: int) -> Place:
+    return int(batch.sources[i]), int(batch.positions[i])
+
+
+def write_batch(writer: ShardWriter, batch: TextBatch, tokens: TokenBatch, audited: Int64s | None) -> None:
+    """Appends a batch, closing shards on the way.
+
+    A full shard is closed when the next document comes: only then is it known where its unit goes on.
+    """
+    written = 0
+    rejects = batch.rejects
+    while written < len(tokens):
+        if writer.is_full:
+            here = place(batch, written)
+            before = [reject for reject in rejects if (reject.input, reject.position) < here]
+            rejects = rejects[len(before) :]
+            writer.reject(before)
+            writer.close_shard(here)
+        rest = _from(tokens, written)
+        stop = written + writer.docs_that_fit(rest)
+        writer.append(
+            _first(rest, stop - written),
+            batch.positions[written:stop],
+            batch.sources[written:stop],
+            audited=0 if audited is None else int(np.searchsorted(audited, [written, stop]) @ [-1, 1]),
+        )
+        written = stop
+    writer.reject(rejects)
 
 
 def _from(tokens: TokenBatch, doc: int) -> TokenBatch:
@@ -135,19 +230,64 @@ def _first(tokens: TokenBatch, docs: int) -> TokenBatch:
     return TokenBatch(tokens.ids[: int(tokens.ends[docs - 1])], tokens.ends[:docs])
 
 
-def _coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch]:
-    """Joins batches that are much smaller than an engine call is worth: those of many small files, or few rows.
+def set_aside(batch: TextBatch, reasons: Mapping[Place, str], detail: str, inputs: Sequence[Input]) -> TextBatch:
+    """The batch without the documents for which there is a reason; they are rejects instead."""
+    if not reasons:
+        return batch
+    culprits = [i for i in range(len(batch)) if place(batch, i) in reasons]
+    if not culprits:
+        return batch
+    rejects = batch.rejects + [
+        Reject(
+            source=inputs[place(batch, i)[0]].path,
+            input=place(batch, i)[0],
+            position=place(batch, i)[1],
+            reason=reasons[place(batch, i)],
+            detail=detail,
+            preview=preview(batch.text[i].as_buffer().to_pybytes()),
+        )
+        for i in culprits
+    ]
+    kept = np.delete(np.arange(len(batch)), culprits)
+    return TextBatch(
+        text=batch.text.take(pa.array(kept)),
+        positions=batch.positions[kept],
+        sources=batch.sources[kept],
+        rejects=sorted(rejects, key=lambda reject: (reject.input, reject.position)),
+        input=batch.input,
+        next_position=batch.next_position,
+        parse_seconds=batch.parse_seconds,
+        input_bytes=batch.input_bytes,
+    )
 
-    Rejects do not pile up here: a file of nothing else stops the run at once, not at its end.
-    """
+
+def first_docs(batch: TextBatch, docs: int) -> TextBatch:
+    """The first documents of a batch, and of its rejects those that stand before the last of them."""
+    if len(batch) <= docs:
+        return batch
+    last = place(batch, docs - 1) if docs else (-1, -1)
+    return TextBatch(
+        text=batch.text[:docs],
+        positions=batch.positions[:docs],
+        sources=batch.sources[:docs],
+        rejects=[reject for reject in batch.rejects if (reject.input, reject.position) < last],
+        input=batch.input,
+        next_position=batch.next_position,
+        parse_seconds=batch.parse_seconds,
+        input_bytes=batch.input_bytes,
+    )
+
+
+def coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch]:
+    """Joins batches that are much smaller than an engine call is worth: those of many small files, or few rows."""
     held: list[TextBatch] = []
     held_bytes = held_rejects = 0
     for batch in batches:
         held.append(batch)
         held_bytes += batch.text_bytes
-        held_rejects += len(batch.rejects)
         del batch
-        if held_bytes >= min_bytes // 2 or held_rejects >= _MAX_HELD_REJECTS:
+        held_rejects += len(held[-1].rejects)
+        if held_bytes >= min_bytes // 2 or held_rejects > _MANY_REJECTS:
             joined = [concat_text(held)]
             held, held_bytes, held_rejects = [], 0, 0
             yield joined.pop()
@@ -155,23 +295,12 @@ def _coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatc
         yield concat_text(held)
 
 
-class _RejectFile:
-    """`rejects/NNNNN.jsonl`, made when there is something to put into it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: DurableFile | None = None
-
-    def write(self, rejects: list[Reject]) -> None:
-        if rejects:
-            self._file = self._file or DurableFile(self._path)
-            self._file.write(msgspec.json.Encoder().encode_lines(rejects))
-
-    def commit(self) -> None:
-        if self._file is not None:
-            self._file.commit()
-            sync_directory(self._path.parent)
-
-    def abort(self) -> None:
-        if self._file is not None:
-            self._file.abort()
+def _advanced(batch: TextBatch, tokens: TokenBatch) -> Advanced:
+    return Advanced(
+        input_bytes=batch.input_bytes,
+        text_bytes=batch.text_bytes,
+        docs=len(tokens),
+        tokens=len(tokens.ids),
+        rejects=sum(reject.records for reject in batch.rejects if reject.reason != EMPTY),
+        examples=[reject for reject in batch.rejects[:3] if reject.reason != EMPTY],
+    )

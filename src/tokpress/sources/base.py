@@ -74,6 +74,7 @@ class BatchMaker:
         *,
         next_position: int,
         input_bytes: int,
+        parse_seconds: float = 0.0,
     ) -> TextBatch:
         return TextBatch(
             text=text,
@@ -82,6 +83,7 @@ class BatchMaker:
             rejects=rejects,
             input=self.index,
             next_position=next_position,
+            parse_seconds=parse_seconds,
             input_bytes=input_bytes,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
@@ -125,11 +126,12 @@ class StreamReader:
         consumed = 0
         for piece in self.pieces(stream, start, stop):
             text, positions = empty_text(), NO_POSITIONS
+            began = perf_counter()
             rejects: list[Reject] = []
             match piece:
-                case Block(data, offset):
+                case Block(offset=offset):
                     text, positions, rejects = self.parse(piece, lines)
-                    size, num_lines = len(data), len(piece.starts)
+                    size, num_lines = len(piece.data), len(piece.starts)
                 case Oversized(offset, size):
                     rejects, num_lines = [self.too_large(piece, lines.line_at(offset))], 1
                 case Damage(offset, size, head, message):
@@ -137,10 +139,19 @@ class StreamReader:
                     rejects, num_lines = [self.maker.reject(offset, DAMAGED_INPUT, message, head, line=line)], 1
                     size += 1  # past the end: going on from there does not meet the damage again
             lines.passed(offset, size, num_lines)
-            yield self.maker.batch(
-                text, positions, rejects, next_position=offset + size, input_bytes=stream.consumed - consumed
+            del piece  # the raw bytes are not needed while the text is encoded
+            batch = self.maker.batch(
+                text,
+                positions,
+                rejects,
+                next_position=offset + size,
+                input_bytes=stream.consumed - consumed,
+                parse_seconds=perf_counter() - began,
             )
             consumed = stream.consumed
+            del text, positions
+            yield batch
+            del batch
 
     def too_large(self, record: Oversized, line: int | None) -> Reject:
         sizes = f"the record takes {record.size:,} bytes, the limit is {self.max_bytes:,}"

@@ -138,6 +138,23 @@ def _describe(path: str, config: ReadConfig) -> Input:
     return Input(path=path, format=kind, compression=compression, size=info.st_size, mtime_ns=info.st_mtime_ns)
 
 
+def check_unchanged(source: Input) -> None:
+    """Raises InputError if a file is no longer the one that was planned with: a store of half the old and half the new
+    would be of no use."""
+    if source.path == STDIN:
+        return
+    try:
+        info = Path(source.path).stat()
+    except OSError as error:
+        raise InputError(
+            f"cannot read {source.path}: {error.strerror}. Put it back and run the same command again."
+        ) from error
+    if (info.st_size, info.st_mtime_ns) != (source.size, source.mtime_ns):
+        raise InputError(
+            f"{source.path} was changed while it was being read. Let it rest, then build anew with --overwrite."
+        )
+
+
 def _format_and_compression(name: str) -> tuple[str | None, str | None]:
     path = Path(name.lower())
     compression = COMPRESSIONS.get(path.suffix)

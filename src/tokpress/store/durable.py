@@ -6,6 +6,7 @@ synced, renamed, and the directory synced. Everything in a store is written thro
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ import xxhash
 
 TEMPORARY_SUFFIX = ".tmp"
 _HASH_CHUNK_BYTES = 4 * 1024**2
+
+
+class SyncFailed(OSError):  # noqa: N818 - reads as what happened
+    """The disk refused to keep what was written. The file was discarded: it has to be written again from the start."""
 
 
 class DurableFile:
@@ -40,7 +45,7 @@ class DurableFile:
 
     def commit(self) -> None:
         """Makes the file exist. The directory is for the caller to sync, once for many files."""
-        os.fsync(self._file.fileno())
+        _sync(self._file.fileno(), self.path)
         self._file.close()
         self._temporary.replace(self.path)
 
@@ -64,9 +69,18 @@ def write_file(path: Path, data: bytes) -> None:
 def sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor, directory)
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int, path: Path) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno == errno.EIO:  # after this nobody can say what is on the disk
+            raise SyncFailed(errno.EIO, "the disk failed to keep what was written", str(path)) from error
+        raise
 
 
 def checksum(data: bytes) -> str:

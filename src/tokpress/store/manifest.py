@@ -90,6 +90,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, FileEntry]  # by extension: bin, ends, pos
     sources: list[tuple[Count, Count]]  # runs of documents: (input, how many)
     counts: Counts  # of the records read since the shard before
+    rejects: dict[str, Count]  # those among them that were rejected, by reason; listed in `rejects_name`
+    audited: Count  # documents that the reference encoded too
     next_input: Count | None
     next_position: Count | None
 
@@ -110,8 +112,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
-    docs: int
-    bytes: int
+    docs: Count
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, FileEntry]  # plan, tokenizer, rejects and receipts, by path inside the store
     run: dict[str, Any]  # how it went: seconds, rates, versions; no part of the fingerprint
     checksum: str = ""  # of this file with the checksum left empty
+
+
+def rejects_name(unit: int, number: int) -> str:
+    """The file of the records that were rejected on the way to a shard; there is none if none were."""
+    return f"{unit:05d}-{number:03d}.jsonl"
 
 
 def shard_name(split: str, unit: int, number: int) -> str:

@@ -34,6 +34,7 @@ from tokpress.store.manifest import (
     is_intact,
     read_manifest,
     read_record,
+    rejects_name,
     shard_name,
 )
 from tokpress.store.reader import Shard, tokenizer_files
@@ -142,6 +143,11 @@ class _Check:
         for name in (PLAN, *(receipt.path("json") for receipt in self.shards)):
             if name not in self.entries:
                 yield Problem(name, "is not listed in the manifest: nothing vouches for it")
+        places = {receipt.path("json") for receipt in self.shards}
+        places |= {f"{REJECTS}/{rejects_name(receipt.unit, receipt.number)}" for receipt in self.shards}
+        for name in self.manifest.files:
+            if name.startswith((f"{SHARDS}/", f"{REJECTS}/")) and name not in places:
+                yield Problem(name, "is listed in the manifest, but belongs to none of its shards")
         for folder in (SHARDS, REJECTS, TOKENIZER):
             found = sorted((self.directory / folder).iterdir()) if (self.directory / folder).is_dir() else []
             for path in found:
@@ -157,6 +163,14 @@ class _Check:
             yield Problem(receipt_name, "counts other documents than it holds")
         if sum(docs for _, docs in receipt.sources) != receipt.docs:
             yield Problem(receipt_name, "the documents of its sources do not add up")
+        rejects_file = f"{REJECTS}/{rejects_name(receipt.unit, receipt.number)}"
+        listed = self._rejects(rejects_file)
+        if listed is not None and dict(listed) != receipt.rejects:
+            yield Problem(rejects_file, f"holds {dict(listed)}, but its shard's receipt says {receipt.rejects}")
+        elif listed is None and rejects_file in self.sound:
+            yield Problem(rejects_file, "is not a list of rejected records")
+        if sum(receipt.rejects.values()) != receipt.counts.rejected:
+            yield Problem(receipt_name, "the reasons of its rejects do not add up")
         if not all(receipt.path(extension) in self.sound for extension in receipt.files):
             return
         try:
@@ -206,25 +220,17 @@ class _Check:
         for receipt in self.shards:
             if receipt.unit < len(counted):  # else the chain is broken, and was reported
                 counted[receipt.unit] += receipt.counts
-        reasons: Counter[str] = Counter()
         for unit, (counts, listed) in enumerate(zip(counted, self.manifest.units, strict=True)):
             if counts != listed:
                 yield Problem(MANIFEST, f"unit {unit} does not add up: {listed}, but its receipts say {counts}")
             if counts.read != counts.written + counts.rejected:
                 yield Problem(MANIFEST, f"unit {unit} lost records: {counts}")
-            name = f"{REJECTS}/{unit:05d}.jsonl"
-            rejects = self._rejects(name)
-            if rejects is not None:
-                reasons += rejects
-                if rejects.total() != counts.rejected:
-                    yield Problem(name, f"holds {rejects.total():,} records, but unit {unit} has {counts}")
-            elif name in self.sound:
-                yield Problem(name, "is not a list of rejected records")
         total = sum(counted, Counts())
         if total != self.manifest.totals:
             yield Problem(MANIFEST, f"the totals do not add up: {self.manifest.totals}, but the units have {total}")
-        if dict(reasons) != self.manifest.rejects and reasons.total() == total.rejected:
-            yield Problem(MANIFEST, f"counts rejects as {self.manifest.rejects}, but they are {dict(reasons)}")
+        reasons = sum((Counter(receipt.rejects) for receipt in self.shards), Counter[str]())
+        if dict(reasons) != self.manifest.rejects:
+            yield Problem(MANIFEST, f"counts rejects as {self.manifest.rejects}, but its receipts as {dict(reasons)}")
 
     def _rejects(self, name: str) -> Counter[str] | None:
         """Rejected records by reason; None if there should be a file of them and it cannot be read."""

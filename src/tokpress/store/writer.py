@@ -1,20 +1,34 @@
 """Token batches -> shards.
 
-In: documents of one unit and split, in order. Out: `.bin`, `.ends`, `.pos` and a receipt for each shard. A shard ends with
-the document that fills it, so its bounds depend on the documents alone and not on how they were batched.
+In: documents and rejects of one unit and split, in order. Out: `.bin`, `.ends`, `.pos`, the rejects, and a receipt for each
+shard. A shard ends with the document that fills it, so its bounds depend on the documents alone and not on how they were
+batched.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tokpress.batches import Int64s, TokenBatch
+from tokpress.batches import Int64s, Reject, TokenBatch
 from tokpress.store.durable import DurableFile, sync_directory, write_file
-from tokpress.store.manifest import SHARD_FILES, Counts, FileEntry, Receipt, encode, shard_name
+from tokpress.store.manifest import (
+    REJECTS,
+    SHARD_FILES,
+    SHARDS,
+    Counts,
+    FileEntry,
+    Receipt,
+    encode,
+    rejects_name,
+    shard_name,
+)
 
 
 class ShardWriter:
@@ -24,19 +38,21 @@ class ShardWriter:
     into being in order, and `finish` returns when the last one exists.
     """
 
-    def __init__(self, directory: Path, *, split: str, unit: int, shard_bytes: int) -> None:
-        self._directory = directory
+    def __init__(self, store: Path, *, split: str, unit: int, shard_bytes: int, first_shard: int = 0) -> None:
+        self._store = store
         self._split = split
         self._unit = unit
         self._shard_bytes = shard_bytes
-        self._number = 0
-        self._open: dict[str, DurableFile] = {}
+        self._number = first_shard
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
         self._last: Future[None] | None = None
         self._begin()
 
     def _begin(self) -> None:
-        self._docs = self._tokens = 0
+        self._open: dict[str, DurableFile] = {}
+        self._rejected: DurableFile | None = None  # made when there is something to put into it
+        self._reasons: Counter[str] = Counter()
+        self._docs = self._tokens = self._audited = 0
         self._max_id = -1
         self._sources: list[tuple[int, int]] = []
 
@@ -50,7 +66,9 @@ class ShardWriter:
         room = -(-(self._shard_bytes - written) // tokens.ids.itemsize)  # tokens until the shard is full
         return min(int(np.searchsorted(tokens.ends, room, "left")) + 1, len(tokens))
 
-    def append(self, tokens: TokenBatch, positions: Int64s, sources: npt.NDArray[np.int32]) -> None:
+    def append(
+        self, tokens: TokenBatch, positions: Int64s, sources: npt.NDArray[np.int32], *, audited: int = 0
+    ) -> None:
         if not len(tokens):
             return
         self._open_files()
@@ -59,9 +77,19 @@ class ShardWriter:
         self._open["pos"].write(positions.astype("<i8", copy=False))
         self._docs += len(tokens)
         self._tokens += len(tokens.ids)
+        self._audited += audited
         if len(tokens.ids):
             self._max_id = max(self._max_id, int(tokens.ids.max()))
         self._count_sources(sources)
+
+    def reject(self, rejects: Sequence[Reject]) -> None:
+        if not rejects:
+            return
+        if self._rejected is None:
+            self._rejected = DurableFile(self._store / REJECTS / rejects_name(self._unit, self._number))
+        self._rejected.write(msgspec.json.Encoder().encode_lines(rejects))
+        for reject in rejects:
+            self._reasons[reject.reason] += reject.records
 
     def _count_sources(self, sources: npt.NDArray[np.int32]) -> None:
         changes = np.flatnonzero(np.diff(sources)) + 1
@@ -71,9 +99,13 @@ class ShardWriter:
                 docs += self._sources.pop()[1]
             self._sources.append((index, docs))
 
-    def close_shard(self, counts: Counts, next_input: int | None, next_position: int | None) -> Receipt:
-        """Ends the shard; it exists a little later. Raises what went wrong with the one before."""
+    def close_shard(self, next_place: tuple[int, int] | None) -> Receipt:
+        """Ends the shard; it exists a little later. `next_place` is where the unit goes on; None: it is at its end.
+
+        Raises what went wrong with the shard before.
+        """
         self._open_files()
+        rejected = self._reasons.total()
         receipt = Receipt(
             split=self._split,
             unit=self._unit,
@@ -83,14 +115,15 @@ class ShardWriter:
             max_id=self._max_id,
             files={name: FileEntry(file.bytes, file.checksum) for name, file in self._open.items()},
             sources=self._sources,
-            counts=counts,
-            next_input=next_input,
-            next_position=next_position,
+            counts=Counts(read=self._docs + rejected, written=self._docs, rejected=rejected),
+            rejects=dict(sorted(self._reasons.items())),
+            audited=self._audited,
+            next_input=next_place[0] if next_place else None,
+            next_position=next_place[1] if next_place else None,
         )
-        if self._last is not None:
-            self._last.result()
-        self._last = self._syncing.submit(self._commit, list(self._open.values()), self._path("json"), receipt)
-        self._open = {}
+        self._wait()
+        files = [*self._open.values(), *([self._rejected] if self._rejected else [])]
+        self._last = self._syncing.submit(self._commit, files, self._path("json"), receipt)
         self._number += 1
         self._begin()
         return receipt
@@ -103,17 +136,21 @@ class ShardWriter:
             for file in files:
                 file.abort()
             raise
-        sync_directory(self._directory)
+        for directory in {file.path.parent for file in files}:
+            sync_directory(directory)
         write_file(receipt_path, encode(receipt))
 
-    def finish(self) -> None:
+    def _wait(self) -> None:
         if self._last is not None:
             self._last.result()
+
+    def finish(self) -> None:
+        self._wait()
         self._syncing.shutdown()
 
     def abort(self) -> None:
         self._syncing.shutdown()
-        for file in self._open.values():
+        for file in (*self._open.values(), *([self._rejected] if self._rejected else [])):
             file.abort()
 
     def _open_files(self) -> None:
@@ -122,4 +159,4 @@ class ShardWriter:
                 self._open[extension] = DurableFile(self._path(extension))
 
     def _path(self, extension: str) -> Path:
-        return self._directory / f"{shard_name(self._split, self._unit, self._number)}.{extension}"
+        return self._store / SHARDS / f"{shard_name(self._split, self._unit, self._number)}.{extension}"

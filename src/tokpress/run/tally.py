@@ -1,0 +1,93 @@
+"""The counters of a run.
+
+In: what workers say and how units ended. Out: totals for the reporter and the manifest, and the stop above `--max-rejects`.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterable
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any
+
+from tokpress.batches import EMPTY, Reject
+from tokpress.config import reject_limit
+from tokpress.errors import TooManyRejects
+from tokpress.run.job import Advanced, Done
+from tokpress.run.progress import Reporter
+from tokpress.store.manifest import Receipt
+
+_RECORDS_BEFORE_REJECTS_COUNT = 1000
+_EXAMPLES = 3
+_PACKAGES = ("tokpress", "gigatoken", "tokenizers", "sentencepiece", "tiktoken", "pyarrow", "numpy")
+
+
+class Tally:
+    def __init__(self, max_rejects: str, reporter: Reporter) -> None:
+        self._max_rejects = max_rejects
+        self._reporter = reporter
+        self._began = perf_counter()
+        self._examples: list[Reject] = []
+        self._stages: Counter[str] = Counter()
+        self._cpu_seconds = 0.0
+        self._earlier_docs = self._earlier_rejects = 0
+        self.input_bytes = self.text_bytes = self.docs = self.tokens = self.rejects = 0
+
+    def resumed(self, receipts: Iterable[Receipt]) -> None:
+        """What an earlier run did counts for the limit of rejects, not for the rates."""
+        for receipt in receipts:
+            self._earlier_docs += receipt.docs
+            self._earlier_rejects += receipt.counts.rejected - receipt.rejects.get(EMPTY, 0)
+
+    def heard(self, worker: int, advanced: Advanced) -> None:
+        self.input_bytes += advanced.input_bytes
+        self.text_bytes += advanced.text_bytes
+        self.docs += advanced.docs
+        self.tokens += advanced.tokens
+        self.rejects += advanced.rejects
+        self._examples += advanced.examples[: _EXAMPLES - len(self._examples)]
+        self._reporter.advanced(worker, advanced)
+        if self.docs + self.rejects >= _RECORDS_BEFORE_REJECTS_COUNT or "%" not in self._max_rejects:
+            self.check_rejects()
+
+    def finished(self, done: Done) -> None:
+        self._stages.update(done.stage_seconds)
+        self._cpu_seconds += done.cpu_seconds
+
+    def check_rejects(self) -> None:
+        rejects = self._earlier_rejects + self.rejects
+        read = self._earlier_docs + self.docs + rejects
+        if rejects > reject_limit(self._max_rejects, read):
+            shown = "".join(
+                f"\n  {reject.source} at {f'line {reject.line}' if reject.line else reject.position}: "
+                f"{reject.reason}, {reject.detail}"
+                for reject in self._examples
+            )
+            raise TooManyRejects(
+                f"{rejects:,} of {read:,} records were rejected, more than --max-rejects {self._max_rejects} allows. "
+                f"The first of them:{shown}\nMend the inputs or raise the limit, and run the command again."
+            )
+
+    def facts(self, *, workers: int, threads: int, peak_bytes: int, started: float) -> dict[str, Any]:
+        """How the run went, for the manifest and the summary."""
+        seconds = perf_counter() - self._began
+        encoding = max(perf_counter() - started, 1e-9)
+        stages = {stage: round(spent, 3) for stage, spent in self._stages.items()}
+        return {
+            "seconds": round(seconds, 3),
+            "input_bytes": self.input_bytes,
+            "text_bytes": self.text_bytes,
+            "input_mb_per_s": round(self.input_bytes / 1e6 / seconds, 2),
+            "docs_per_s": round(self.docs / seconds, 1),
+            "tokens_per_s": round(self.tokens / seconds),
+            "stage_seconds": stages,
+            "bottleneck": max(stages, key=lambda stage: stages[stage]) if stages else None,
+            "cpu_use": round(self._cpu_seconds / (encoding * workers), 3),
+            "peak_memory_bytes": peak_bytes,
+            "workers": workers,
+            "threads": threads,
+            "python": platform.python_version(),
+            "versions": {package: version(package) for package in _PACKAGES},
+        }

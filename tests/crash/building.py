@@ -1,0 +1,99 @@
+"""Builds in processes of their own, which can be killed, and what must be true of what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+from conftest import make_texts
+
+from tokpress.store.durable import file_checksum
+from tokpress.store.manifest import MANIFEST, SHARDS, Receipt, encode, read_record
+from tokpress.store.verify import verify_store
+
+OPTIONS = ["--tokenizer", "bytes", "--unit-size", "20kB", "--shard-size", "6kB", "--max-rejects", "100%"]
+
+
+def write_corpus(directory: Path, seed: int) -> list[Path]:
+    """Files of several formats, with bad records in them."""
+    import gzip
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    directory.mkdir(parents=True)
+    rng = random.Random(seed)
+    texts = make_texts(600, seed)
+    lines = [json.dumps({"text": text}).encode() for text in texts]
+    for _ in range(20):
+        lines.insert(rng.randrange(len(lines)), rng.choice([b"not json", b'{"text": 1}', b"{}", b'{"text": "\xff"}']))
+    (directory / "a.jsonl").write_bytes(b"\n".join(lines))
+    (directory / "b.jsonl.gz").write_bytes(gzip.compress(b"\n".join(lines[:200]), mtime=0))
+    pq.write_table(pa.table({"text": texts[:200]}), directory / "c.parquet", row_group_size=30)
+    return sorted(directory.iterdir())
+
+
+def command(inputs: list[Path], out: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "tokpress", "build", *map(str, inputs), "--out", str(out), *OPTIONS, *options]
+
+
+def start(inputs: list[Path], out: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command(inputs, out, *options),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # so that the whole group can be killed
+        env=os.environ | environment,
+    )
+
+
+def finish(process: subprocess.Popen[bytes], timeout: float = 120) -> tuple[int, str]:
+    _, errors = process.communicate(timeout=timeout)
+    return process.returncode, errors.decode(errors="replace")
+
+
+def contents(store: Path) -> dict[str, bytes]:
+    """Every byte of a store but how its run went."""
+    files = {path.relative_to(store).as_posix(): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    manifest = json.loads(files[MANIFEST])
+    del manifest["run"], manifest["checksum"]
+    return files | {MANIFEST: json.dumps(manifest).encode()}
+
+
+def check_honest(store: Path) -> None:
+    """Whatever happened: no receipt and no manifest names bytes that are not there."""
+    if (store / MANIFEST).exists():
+        assert verify_store(store).ok
+        return
+    for path in (store / SHARDS).glob("*.json") if (store / SHARDS).is_dir() else []:
+        receipt = read_record(path, Receipt)
+        assert path.read_bytes() == encode(receipt)
+        for extension, entry in receipt.files.items():
+            file = store / receipt.path(extension)
+            assert file.stat().st_size == entry.bytes, file
+            assert file_checksum(file) == entry.xxh3, file
+
+
+def kill_someone(process: subprocess.Popen[bytes], rng: random.Random) -> str:
+    """`kill -9` of a worker, of the coordinator, or of all at once."""
+    whom = rng.choice(["worker", "coordinator", "group"])
+    try:
+        if whom == "group":
+            os.killpg(process.pid, signal.SIGKILL)
+        elif whom == "coordinator":
+            os.kill(process.pid, signal.SIGKILL)
+        else:
+            children = [
+                child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())
+            ]
+            if children:
+                rng.choice(children).kill()
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        pass
+    return whom

@@ -1,0 +1,57 @@
+"""A run that is killed, anywhere, goes on where it was and ends with the same bytes."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crash.building import check_honest, contents, finish, kill_someone, start, write_corpus
+
+ROUNDS = int(os.environ.get("TOKPRESS_CRASH_ROUNDS", "6"))
+FIRST_SEED = int(os.environ.get("TOKPRESS_CRASH_SEED", "0"))
+KILLS_A_ROUND = 4
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_corpus(tmp_path_factory.mktemp("crash") / "in", 0)
+
+
+@pytest.fixture(scope="module")
+def expected(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("crash") / "uninterrupted"
+    code, errors = finish(start(corpus, out, "--workers", "1"))
+    assert code == 0, errors
+    return contents(out)
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + ROUNDS))
+def test_after_random_kills_the_store_is_the_same(
+    seed: int, corpus: list[Path], expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    rng = random.Random(seed)
+    out = tmp_path / "store"
+    for _ in range(KILLS_A_ROUND):
+        process = start(corpus, out, "--workers", str(rng.choice([2, 3])))
+        for _ in range(rng.choice([1, 2])):
+            try:
+                process.wait(rng.uniform(0.2, 2.5))
+                break
+            except subprocess.TimeoutExpired:
+                kill_someone(process, rng)
+        if process.poll() is None and rng.random() < 0.5:
+            kill_someone(process, rng)
+        if process.poll() is None:
+            code, errors = finish(process)
+            assert code in (0, -9), f"seed {seed}: {errors}"
+        else:
+            finish(process)
+        check_honest(out)
+    code, errors = finish(start(corpus, out, "--workers", "2"))
+    assert code == 0, f"seed {seed}: {errors}"
+    check_honest(out)
+    assert contents(out) == expected, f"seed {seed}"

@@ -1,0 +1,94 @@
+"""A store's bytes follow from its inputs and options alone: not from the workers, the memory or the batches."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from conftest import HARD_TEXTS, stored
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tokpress
+
+pytestmark = pytest.mark.timeout(200)
+
+BAD_LINES = [b"not json", b'{"text": 5}', b"{}", b'{"text": "\xff"}', b"[]"]
+documents = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(HARD_TEXTS)
+records = st.lists(documents.map(lambda text: json.dumps({"text": text}).encode()) | st.sampled_from(BAD_LINES))
+files = st.one_of(
+    st.tuples(st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst"]), records.map(b"\n".join)),
+    st.tuples(st.just("txt"), documents.map(str.encode)),
+    st.tuples(st.just("parquet"), st.lists(st.none() | documents, max_size=30)),
+)
+corpora = st.lists(files, min_size=1, max_size=5)
+cuts = st.fixed_dictionaries({"unit_size": st.integers(50, 3000), "shard_size": st.integers(20, 2000)})
+resources = st.fixed_dictionaries(
+    {"batch_bytes": st.none() | st.integers(1, 3000), "memory": st.sampled_from([None, "700MB", "2GB", "1TB"])}
+)
+
+
+def write(directory: Path, corpus: list[tuple[str, Any]]) -> list[Path]:
+    directory.mkdir()
+    for number, (kind, content) in enumerate(corpus):
+        path = directory / f"{number}.{kind}"
+        if kind == "parquet":
+            pq.write_table(pa.table({"text": pa.array(content, pa.string())}), path, row_group_size=7)
+        elif kind == "jsonl.gz":
+            path.write_bytes(gzip.compress(content, mtime=0))
+        elif kind == "jsonl.zst":
+            path.write_bytes(zstandard.compress(content))
+        else:
+            path.write_bytes(content)
+    return sorted(directory.iterdir())
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(corpus=corpora, cuts=cuts, used=st.lists(resources, min_size=3, max_size=3))
+def test_whatever_the_workers_the_memory_and_the_batches(
+    tmp_path_factory: pytest.TempPathFactory, corpus: list[tuple[str, Any]], cuts: Any, used: list[Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("same")
+    inputs = write(folder / "in", corpus)
+    stores = []
+    for workers, resources in zip((1, 2, 3), used, strict=True):
+        store = tokpress.build(
+            inputs, tokenizer="bytes", out=folder / "out", max_rejects="100%", workers=workers, **cuts, **resources
+        )
+        assert store.verify().ok
+        stores.append(stored(store.path))
+        shutil.rmtree(store.path)
+    assert stores[0] == stores[1] == stores[2]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(corpus=corpora, cuts=cuts, used=resources, data=st.data())
+def test_however_much_of_it_was_there_already(
+    tmp_path_factory: pytest.TempPathFactory, corpus: list[tuple[str, Any]], cuts: Any, used: Any, data: st.DataObject
+) -> None:
+    """A run that goes on after any receipts ends with the same bytes."""
+    from tokpress.run import coordinator
+    from tokpress.run.inline import InlineWorker
+
+    folder = tmp_path_factory.mktemp("resumed")
+    inputs = write(folder / "in", corpus)
+    options: dict[str, Any] = {"tokenizer": "bytes", "out": folder / "out", "max_rejects": "100%", "workers": 1}
+    whole = tokpress.build(inputs, **options, **cuts)
+    expected = stored(whole.path)
+    shards = whole.manifest.splits["train"].shards
+    (whole.path / "manifest.json").unlink()
+    for shard in data.draw(st.sets(st.sampled_from(shards).map(lambda shard: shard.name))):
+        (whole.path / "shards" / f"{shard}.json").unlink()
+        (whole.path / "shards" / f"{shard}.bin").write_bytes(b"half")
+    with pytest.MonkeyPatch.context() as patch:  # in this process: a continued run usually gets processes
+        patch.setattr(coordinator, "_executor", lambda job, **options: InlineWorker(job))
+        resumed = tokpress.build(inputs, **options, **cuts, **used)
+    assert stored(resumed.path) == expected
+    assert resumed.verify().ok

@@ -1,0 +1,104 @@
+"""The worker inside this process: no process is started, and the messages are those of any other worker."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tokpress.run.inline import InlineWorker
+from tokpress.run.job import Advanced, WorkerView
+from tokpress.run.output import read_receipts, remaining_tasks
+from tokpress.store.durable import SyncFailed
+
+from .jobs import SETTINGS, begin, budget, shard_files, write_texts
+
+
+def ignore(views: list[WorkerView]) -> None: ...
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_texts(tmp_path / "a.jsonl", 100)
+
+
+class TestInline:
+    def test_runs_every_task_and_says_so(self, tmp_path: Path, source: Path) -> None:
+        job, plan = begin(tmp_path / "store", [source], unit_bytes=1000)
+        heard: list[tuple[int, Advanced]] = []
+        with InlineWorker(job) as worker:
+            prepared = worker.prepare()
+            worker.configure(SETTINGS, budget(1))
+            tasks = remaining_tasks(plan, {})
+            done = list(worker.run(tasks, lambda number, advanced: heard.append((number, advanced)), ignore))
+            assert worker.peak_bytes > 10**6
+        assert prepared.info == plan.tokenizer
+        assert [entry.unit for entry in done] == list(range(len(plan.units)))
+        assert all(entry.cpu_seconds >= 0 for entry in done)
+        assert {number for number, _ in heard} == {0}
+        assert sum(advanced.docs for _, advanced in heard) == 100
+        assert remaining_tasks(plan, read_receipts(job.directory)) == []
+
+    def test_starts_nothing(self, tmp_path: Path, source: Path) -> None:
+        job, plan = begin(tmp_path / "store", [source])
+        before = psutil.Process().children(recursive=True)
+        with InlineWorker(job) as worker:
+            worker.prepare()
+            worker.configure(SETTINGS, budget(1))
+            for _ in worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore):
+                assert psutil.Process().children(recursive=True) == before
+
+    def test_a_task_is_begun_when_it_is_asked_for(self, tmp_path: Path, source: Path) -> None:
+        job, plan = begin(tmp_path / "store", [source], unit_bytes=1000)
+        worker = InlineWorker(job)
+        worker.configure(SETTINGS, budget(1))
+        results = worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore)
+        assert read_receipts(job.directory) == {}
+        next(results)
+        assert set(read_receipts(job.directory)) == {0}
+
+
+def failing_fsync(monkeypatch: pytest.MonkeyPatch, failures: set[int] | None) -> list[int]:
+    """The disk fails to keep what was written: these times (counted from 0), or always."""
+    calls: list[int] = []
+    fsync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        calls.append(descriptor)
+        if failures is None or len(calls) - 1 in failures:
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    return calls
+
+
+class TestFailingDisk:
+    @pytest.mark.parametrize("failure", [0, 2, 4, 5, 9, 14])
+    def test_what_it_did_not_keep_is_written_again(
+        self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, failure: int
+    ) -> None:
+        stores = [tmp_path / "sound", tmp_path / "failing"]
+        for store in stores:
+            job, plan = begin(store, [source], shard_bytes=1000)
+            worker = InlineWorker(job)
+            worker.configure(SETTINGS, budget(1))
+            with monkeypatch.context() as patch:
+                if store.name == "failing":
+                    failing_fsync(patch, {failure})
+                assert len(list(worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore))) == 1
+        assert shard_files(stores[0]) == shard_files(stores[1])
+
+    def test_one_that_never_keeps_anything_is_told(
+        self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job, plan = begin(tmp_path / "store", [source])
+        worker = InlineWorker(job)
+        worker.configure(SETTINGS, budget(1))
+        failing_fsync(monkeypatch, None)
+        with pytest.raises(SyncFailed, match="the disk failed to keep what was written"):
+            list(worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore))
+        assert read_receipts(job.directory) == {}

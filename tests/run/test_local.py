@@ -1,0 +1,322 @@
+"""Worker processes: fresh interpreters that write the same bytes however many they are, may die at any moment, and are
+gone when the run is over."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import stored
+
+import tokpress
+from tokpress import errors
+from tokpress.errors import InputError, TokpressError
+from tokpress.run import local
+from tokpress.run.inline import InlineWorker
+from tokpress.run.job import Advanced, Done, Job, Settings, WorkerView
+from tokpress.run.local import LocalWorkers, WorkerProcess
+from tokpress.run.output import read_receipts, remaining_tasks
+from tokpress.store.durable import SyncFailed
+from tokpress.store.manifest import MANIFEST, Plan
+
+from .jobs import SETTINGS, begin, budget, shard_files, write_texts
+
+pytestmark = pytest.mark.timeout(120)
+Heard = Callable[[int, Advanced], None]
+
+
+def nobody(number: int, advanced: Advanced) -> None: ...
+
+
+def unwatched(views: list[WorkerView]) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write_texts(tmp_path_factory.mktemp("local") / "a.jsonl", 300)
+    path.write_text(path.read_text() + "not json\n{}\n")
+    return path
+
+
+def new_store(directory: Path, source: Path) -> tuple[Job, Plan]:
+    return begin(directory, [source], unit_bytes=2000, shard_bytes=1000)
+
+
+@pytest.fixture
+def begun(tmp_path: Path, source: Path) -> tuple[Job, Plan]:
+    return new_store(tmp_path / "store", source)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory, source: Path) -> dict[str, bytes]:
+    """What a run in one process writes."""
+    job, plan = new_store(tmp_path_factory.mktemp("expected") / "store", source)
+    worker = InlineWorker(job)
+    worker.configure(SETTINGS, budget(1))
+    assert len(list(worker.run(remaining_tasks(plan, {}), nobody, unwatched))) == len(plan.units) > 3
+    return shard_files(job.directory)
+
+
+def run_all(workers: LocalWorkers, begun: tuple[Job, Plan], heard: Heard = nobody, memory: int = 10**12) -> list[Done]:
+    job, plan = begun
+    workers.configure(SETTINGS, budget(len(workers.workers), memory))
+    return list(workers.run(remaining_tasks(plan, read_receipts(job.directory)), heard, unwatched))
+
+
+def processes(workers: LocalWorkers) -> list[psutil.Process]:
+    return [psutil.Process(worker.process.pid) for worker in workers.workers]
+
+
+def kill(workers: LocalWorkers, number: int) -> None:
+    pid = workers.workers[number].process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+class TestRun:
+    @pytest.mark.parametrize("count", [1, 2, 3])
+    def test_the_files_are_the_same_however_many_they_are(
+        self, begun: tuple[Job, Plan], expected: dict[str, bytes], count: int
+    ) -> None:
+        job, plan = begun
+        docs: Counter[int] = Counter()
+        with LocalWorkers(job, count, doc_timeout=60) as workers:
+            done = run_all(workers, begun, lambda number, advanced: docs.update({number: advanced.docs}))
+            assert workers.peak_bytes > 10**7
+        assert sorted(entry.unit for entry in done) == list(range(len(plan.units)))
+        assert (docs.total(), set(docs) <= set(range(count))) == (300, True)
+        assert shard_files(job.directory) == expected
+
+    def test_they_are_fresh_interpreters(self, begun: tuple[Job, Plan]) -> None:
+        """Never a fork of a process that has threads."""
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            workers.prepare()  # before its answer, the process may not have become another program yet
+            assert "spawn_main" in " ".join(processes(workers)[0].cmdline())
+
+    def test_they_stay_where_they_are_pinned(self, begun: tuple[Job, Plan]) -> None:
+        cpu = max(os.sched_getaffinity(0))
+        with LocalWorkers(begun[0], 1, doc_timeout=60, pin=[{cpu}]) as workers:
+            workers.prepare()
+            assert processes(workers)[0].cpu_affinity() == [cpu]
+
+    def test_a_budget_for_fewer_keeps_fewer(self, begun: tuple[Job, Plan], expected: dict[str, bytes]) -> None:
+        job, plan = begun
+        with LocalWorkers(job, 3, doc_timeout=60) as workers:
+            started = processes(workers)
+            prepared = workers.prepare()
+            assert prepared.info == plan.tokenizer
+            workers.configure(SETTINGS, budget(1))
+            assert [process.is_running() for process in started] == [True, False, False]
+            list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
+        assert shard_files(job.directory) == expected
+
+
+class TestDeath:
+    def test_a_worker_killed_at_work_is_replaced_and_the_files_are_the_same(
+        self, begun: tuple[Job, Plan], expected: dict[str, bytes]
+    ) -> None:
+        killed: list[int] = []
+
+        def kill_three(number: int, advanced: Advanced) -> None:
+            if len(killed) < 3:
+                killed.append(number)
+                kill(workers, number)
+
+        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+            before = processes(workers)
+            done = run_all(workers, begun, kill_three)
+            assert set(processes(workers)) != set(before)
+        assert len(killed) == 3
+        assert sorted(entry.unit for entry in done) == list(range(len(begun[1].units)))
+        assert shard_files(begun[0].directory) == expected
+
+    def test_so_is_one_killed_before_it_had_anything_to_do(
+        self, begun: tuple[Job, Plan], expected: dict[str, bytes]
+    ) -> None:
+        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+            for number in (0, 1):
+                kill(workers, number)
+                workers.workers[number].process.join(30)
+            run_all(workers, begun)
+        assert shard_files(begun[0].directory) == expected
+
+    def test_so_is_the_one_that_prepares(self, begun: tuple[Job, Plan]) -> None:
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            kill(workers, 0)
+            assert workers.prepare().info == begun[1].tokenizer
+
+    def test_a_tokenizer_that_always_kills_is_told(
+        self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        start = LocalWorkers._start
+
+        def stillborn(workers: LocalWorkers, number: int) -> WorkerProcess:
+            worker = start(workers, number)
+            worker.process.kill()
+            return worker
+
+        monkeypatch.setattr(LocalWorkers, "_start", stillborn)
+        with (
+            LocalWorkers(begun[0], 1, doc_timeout=60) as workers,
+            pytest.raises(TokpressError, match=r"a worker dies each time it loads the tokenizer.*SIGKILL"),
+        ):
+            workers.prepare()
+
+    def test_a_run_that_never_fits_its_memory_ends_with_an_error(
+        self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tokpress.run.quarantine._DEATHS_WITHOUT_PROGRESS", 2)
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers, pytest.raises(TokpressError, match="--memory"):
+            run_all(workers, begun, memory=1)
+        assert read_receipts(begun[0].directory).keys() <= {0}
+
+
+class TestErrors:
+    def test_an_input_that_vanished_is_the_same_error_as_without_processes(self, tmp_path: Path) -> None:
+        source = write_texts(tmp_path / "b.jsonl", 10)
+        begun = begin(tmp_path / "store", [source])
+        source.unlink()
+        job, plan = begun
+        worker = InlineWorker(job)
+        worker.configure(SETTINGS, budget(1))
+        with pytest.raises(InputError) as inline:
+            list(worker.run(remaining_tasks(plan, {}), nobody, unwatched))
+        with LocalWorkers(job, 1, doc_timeout=60) as workers, pytest.raises(InputError) as elsewhere:
+            run_all(workers, begun)
+        assert str(elsewhere.value) == str(inline.value)
+        assert str(source) in str(elsewhere.value)
+
+    def test_so_is_a_store_that_cannot_be_written(self, begun: tuple[Job, Plan]) -> None:
+        shards = begun[0].directory / "shards"
+        shards.rmdir()
+        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers, pytest.raises(FileNotFoundError) as raised:
+            run_all(workers, begun)
+        assert str(raised.value.filename).startswith(str(shards))
+
+    def test_so_is_an_engine_that_there_is_not(self, begun: tuple[Job, Plan]) -> None:
+        job, plan = begun
+        with LocalWorkers(job, 1, doc_timeout=60) as workers:
+            workers.configure(Settings(engine="gigatoken", batch_bytes=100, threads=1), budget(1))
+            with pytest.raises(TokpressError):
+                list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
+
+    @pytest.mark.parametrize(
+        "kind",
+        [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TokpressError)],
+    )
+    def test_all_of_ours_can_travel(self, kind: type[TokpressError]) -> None:
+        error = pickle.loads(pickle.dumps(kind("what and why")))
+        assert (type(error), str(error), error.exit_code) == (kind, "what and why", kind.exit_code)
+
+    def test_a_disk_s_error_can_travel(self) -> None:
+        error = pickle.loads(pickle.dumps(SyncFailed(5, "the disk failed", "/x")))
+        assert (type(error), error.errno, error.filename) == (SyncFailed, 5, "/x")
+
+
+class TestNothingLeft:
+    """After the run there is no process, whatever happened."""
+
+    @pytest.fixture(autouse=True)
+    def none_left(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+        started: list[int] = []
+        start = LocalWorkers._start
+
+        def noted(workers: LocalWorkers, number: int) -> WorkerProcess:
+            worker = start(workers, number)
+            assert worker.process.pid is not None
+            started.append(worker.process.pid)
+            return worker
+
+        monkeypatch.setattr(LocalWorkers, "_start", noted)
+        yield started
+        assert started
+        assert not [pid for pid in started if psutil.pid_exists(pid)]
+
+    def test_after_success(self, begun: tuple[Job, Plan]) -> None:
+        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+            run_all(workers, begun)
+
+    def test_after_no_run_at_all(self, begun: tuple[Job, Plan]) -> None:
+        with LocalWorkers(begun[0], 2, doc_timeout=60):
+            pass
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+    def test_after_an_error_in_the_middle(self, begun: tuple[Job, Plan], error: type[BaseException]) -> None:
+        def fail(number: int, advanced: Advanced) -> None:
+            raise error
+
+        with pytest.raises(error), LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+            run_all(workers, begun, fail)
+
+    def test_after_a_worker_s_error(self, tmp_path: Path) -> None:
+        source = write_texts(tmp_path / "b.jsonl", 10)
+        begun = begin(tmp_path / "store", [source])
+        source.unlink()
+        with pytest.raises(InputError), LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+            run_all(workers, begun)
+
+    def test_after_one_that_does_not_listen(self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(local, "_STOP_SECONDS", 0.1)
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            processes(workers)[0].suspend()
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_texts(tmp_path_factory.mktemp("large") / "a.jsonl", 1000)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, large: Path) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("uninterrupted") / "store"
+    store = tokpress.build(large, tokenizer="bytes", out=out, unit_size="10kB", shard_size=100, workers=1)
+    assert len(store.manifest.splits["train"].shards) > 200
+    return stored(store.path)
+
+
+class TestCommand:
+    """The whole command, interrupted from outside."""
+
+    def arguments(self, source: Path, out: Path) -> Sequence[str]:
+        """Hundreds of tiny shards: the run is still at work when it is interrupted."""
+        sizes = ["--unit-size", "10kB", "--shard-size", "100", "--workers", "2"]
+        command = [sys.executable, "-m", "tokpress", "build", str(source), "--tokenizer", "bytes"]
+        return [*command, "--out", str(out), *sizes]
+
+    def interrupt(self, source: Path, out: Path, *, send: signal.Signals) -> tuple[int, str]:
+        """Sends a signal to the coordinator when the first shard is there; waits until all its processes are gone."""
+        process = subprocess.Popen(
+            self.arguments(source, out), stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        while not list((out / "shards").glob("*.json")) and process.poll() is None:
+            os.sched_yield()
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert sum("spawn_main" in " ".join(child.cmdline()) for child in family) == 2
+        process.send_signal(send)
+        _, said = process.communicate(timeout=30)
+        _, alive = psutil.wait_procs(family, timeout=30)
+        assert alive == []
+        return process.returncode, said
+
+    @pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+    def test_leaves_no_process_and_a_store_that_is_gone_on_with(
+        self, tmp_path: Path, large: Path, uninterrupted: dict[str, bytes], send: signal.Signals
+    ) -> None:
+        out = tmp_path / "store"
+        code, said = self.interrupt(large, out, send=send)
+        assert code == (-signal.SIGKILL if send == signal.SIGKILL else 130), said
+        assert not (out / MANIFEST).exists()
+        assert "Traceback" not in said
+        done = len(list((out / "shards").glob("*.json")))
+        assert done >= 1
+        finished = subprocess.run(self.arguments(large, out), capture_output=True, text=True, timeout=100)
+        assert finished.returncode == 0, finished.stderr
+        assert stored(out) == uninterrupted

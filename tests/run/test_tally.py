@@ -1,0 +1,110 @@
+"""The counters of a run, and when there are too many rejects."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+
+import tokpress
+from tokpress.batches import BAD_JSON, Reject
+from tokpress.errors import TooManyRejects
+from tokpress.run.job import Advanced, Done
+from tokpress.run.progress import Reporter
+from tokpress.run.tally import Tally
+
+
+class Listener(Reporter):
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, Advanced]] = []
+
+    def advanced(self, worker: int, advanced: Advanced) -> None:
+        self.heard.append((worker, advanced))
+
+
+def rejected(count: int, line: int | None = None, docs: int = 0) -> Advanced:
+    examples = [
+        Reject(source="a.jsonl", input=0, position=70 + i, line=line and line + i, reason=BAD_JSON, detail="no object")
+        for i in range(min(count, 3))
+    ]
+    return Advanced(docs=docs, rejects=count, examples=examples)
+
+
+class TestCounting:
+    def test_adds_up_and_passes_on(self) -> None:
+        listener = Listener()
+        tally = Tally("1%", listener)
+        batches = [Advanced(input_bytes=10, text_bytes=7, docs=2, tokens=5), Advanced(input_bytes=1, docs=1, tokens=1)]
+        for worker, batch in enumerate(batches):
+            tally.heard(worker, batch)
+        assert (tally.input_bytes, tally.text_bytes, tally.docs, tally.tokens, tally.rejects) == (11, 7, 3, 6, 0)
+        assert listener.heard == list(enumerate(batches))
+
+    def test_facts_are_for_the_manifest(self) -> None:
+        tally = Tally("1%", Reporter())
+        tally.heard(0, Advanced(input_bytes=2_000_000, text_bytes=1_000_000, docs=100, tokens=5000))
+        tally.finished(Done(unit=0, stage_seconds={"read": 1.0, "encode": 2.0}, cpu_seconds=3.0))
+        tally.finished(Done(unit=1, stage_seconds={"read": 2.5, "write": 0.5}, cpu_seconds=1.0))
+        facts = tally.facts(workers=2, threads=3, peak_bytes=77, started=perf_counter() - 4)
+        assert facts["stage_seconds"] == {"read": 3.5, "encode": 2.0, "write": 0.5}
+        assert facts["bottleneck"] == "read"
+        assert facts["cpu_use"] == pytest.approx(0.5, abs=0.01)  # 4 s of CPU in 4 s of 2 workers
+        assert (facts["input_bytes"], facts["text_bytes"]) == (2_000_000, 1_000_000)
+        assert (facts["workers"], facts["threads"], facts["peak_memory_bytes"]) == (2, 3, 77)
+        assert facts["versions"]["tokpress"] == tokpress.__version__
+        assert facts["docs_per_s"] > 0 < facts["tokens_per_s"]
+
+    def test_a_run_with_nothing_left_to_do_has_no_bottleneck(self) -> None:
+        facts = Tally("1%", Reporter()).facts(workers=1, threads=1, peak_bytes=0, started=perf_counter())
+        assert (facts["bottleneck"], facts["stage_seconds"], facts["cpu_use"]) == (None, {}, 0)
+
+
+class TestTooMany:
+    @pytest.mark.parametrize(
+        ("limit", "docs", "rejects"), [("5", 0, 5), ("1%", 990, 10), ("2%", 980, 20), ("0", 50, 0)]
+    )
+    def test_up_to_the_limit_is_fine(self, limit: str, docs: int, rejects: int) -> None:
+        tally = Tally(limit, Reporter())
+        tally.heard(0, rejected(rejects, docs=docs))
+        tally.check_rejects()
+
+    @pytest.mark.parametrize(
+        ("limit", "docs", "rejects"), [("5", 0, 6), ("1%", 985, 15), ("2%", 979, 21), ("0", 50, 1)]
+    )
+    def test_above_it_the_first_are_shown(self, limit: str, docs: int, rejects: int) -> None:
+        tally = Tally(limit, Reporter())
+        with pytest.raises(TooManyRejects) as stopped:  # noqa: PT012
+            tally.heard(0, rejected(rejects, line=7, docs=docs))
+            tally.check_rejects()
+        told = str(stopped.value).splitlines()
+        assert told[0] == (
+            f"{rejects:,} of {docs + rejects:,} records were rejected, more than --max-rejects {limit} allows. "
+            "The first of them:"
+        )
+        assert told[1:-1] == [f"  a.jsonl at line {7 + i}: bad-json, no object" for i in range(min(rejects, 3))]
+        assert told[-1] == "Mend the inputs or raise the limit, and run the command again."
+
+    def test_shows_the_first_of_several_batches_by_position_where_there_are_no_lines(self) -> None:
+        tally = Tally("3", Reporter())
+        tally.heard(0, rejected(1))
+        tally.heard(1, rejected(2))
+        with pytest.raises(TooManyRejects) as stopped:
+            tally.heard(0, rejected(3))
+        assert [line.split(":")[0] for line in str(stopped.value).splitlines()[1:-1]] == [
+            "  a.jsonl at 70",
+            "  a.jsonl at 70",
+            "  a.jsonl at 71",
+        ]
+
+    def test_a_share_is_not_judged_by_the_first_few_records(self) -> None:
+        tally = Tally("1%", Reporter())
+        tally.heard(0, rejected(50, docs=100))
+        tally.heard(0, rejected(0, docs=10_000))
+        tally.check_rejects()
+
+    def test_a_hopeless_run_is_stopped_while_it_runs(self) -> None:
+        tally = Tally("1%", Reporter())
+        with pytest.raises(TooManyRejects):  # noqa: PT012
+            for _ in range(100):
+                tally.heard(0, rejected(100))
+        assert tally.rejects <= 1100
