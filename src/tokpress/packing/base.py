@@ -1,0 +1,45 @@
+"""The contract of a packing: which tokens stand where in sequence i.
+
+In: indices of sequences. Out: `Pieces`, a handful of arrays. A packing never touches a token: it is an index over the token
+stream of a split (its documents end to end, as stored), so that any number of packings and lengths share the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tokpress.batches import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Runs of tokens that make up some sequences, in the order of rows, then columns. What no piece covers is padding.
+
+    Piece j copies tokens `starts[j]:stops[j]` of the split's stream to row `rows[j]`, from column `columns[j]` on. A piece
+    may span documents only if the packing runs documents together (concat): their bounds are the store's to tell.
+    """
+
+    rows: Int64s  # counted within the request: 0 .. len(indices) - 1
+    columns: Int64s
+    starts: Int64s
+    stops: Int64s
+
+
+class Packing(Protocol):
+    """Fixed-length sequences over one split of a store. Cheap to pickle; made by `tokpress.packing.open_packing`."""
+
+    name: str  # "concat", "bestfit" or "pad"
+    seq_len: int
+
+    def __len__(self) -> int:
+        """How many sequences there are."""
+        ...
+
+    def pieces(self, sequences: Int64s) -> Pieces:
+        """What stands in these sequences, in any order, repeats allowed; O(their pieces), not O(corpus)."""
+        ...
+
+    def sequences_of(self, doc: int) -> Int64s:
+        """The sequences in which tokens of document `doc` stand, ascending."""
+        ...
