@@ -110,6 +110,36 @@ class TestTokens:
             store.tokens(start, stop)
 
 
+class TestSpans:
+    @given(st.lists(st.integers(0, len(TEXTS) - 1)))
+    def test_are_where_documents_stand_in_the_stream(self, store: tokpress.Store, docs: list[int]) -> None:
+        starts, stops = store.spans(np.array(docs, np.int64))
+        assert [store.tokens(a, b).tolist() for a, b in zip(starts.tolist(), stops.tolist(), strict=True)] == [
+            encoded(TEXTS[doc]) for doc in docs
+        ]
+
+    @pytest.mark.parametrize("doc", [-1, len(TEXTS)])
+    def test_outside_are_an_index_error(self, store: tokpress.Store, doc: int) -> None:
+        with pytest.raises(IndexError, match=f"document {doc} is outside"):
+            store.spans(np.array([0, doc]))
+
+    @pytest.mark.parametrize("block_docs", [1, 2, 100])
+    def test_all_ends_come_in_blocks(self, store: tokpress.Store, block_docs: int) -> None:
+        blocks = list(store.end_blocks(block_docs))
+        assert max(map(len, blocks)) <= block_docs
+        assert np.concatenate(blocks).tolist() == np.cumsum(store.doc_lengths()).tolist()
+
+    @pytest.mark.parametrize("ends", [[-1], [2**40], [0]])
+    def test_ends_that_lead_outside_are_an_error(self, store_copy: Path, ends: list[int]) -> None:
+        path = store_copy / "shards" / "train-00000-000.ends"
+        stored = np.fromfile(path, "<i8")
+        path.write_bytes(np.array([*stored[:-1], *ends], "<i8").tobytes())
+        store = tokpress.open(store_copy)
+        for read in (lambda: list(store.end_blocks(2)), lambda: store.spans(np.array([len(stored) - 1]))):
+            with pytest.raises(StoreError, match=rf"{path} is damaged.*tokpress verify {store_copy}"):
+                read()
+
+
 class TestText:
     def test_is_what_went_in(self, store: tokpress.Store) -> None:
         assert [store.text(i) for i in range(len(TEXTS))] == TEXTS

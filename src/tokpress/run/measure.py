@@ -19,7 +19,8 @@ from tokpress.batches import TokenBatch, text_bytes
 from tokpress.config import ReadConfig, TokenizerConfig
 from tokpress.engines.base import concat_tokens
 from tokpress.engines.load import fast_engine, load_files, reference_engine
-from tokpress.errors import TokenizerError, UsageError
+from tokpress.errors import TokenizerError
+from tokpress.figure import new_figure
 from tokpress.run.budget import usable_cores
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
@@ -103,11 +104,7 @@ def worker_rates(
 
 
 def plot_rates(rates: Sequence[WorkersRate], path: str) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UsageError("plots need matplotlib. Install it: pip install 'tokpress[plot]'") from None
-    figure = Figure(figsize=(7, 4), layout="constrained")
+    figure = new_figure(7, 4)
     axes = figure.subplots()
     counts = [rate.workers for rate in rates]
     axes.plot(counts, [rate.input_mb_per_s for rate in rates], "o-", label="measured")

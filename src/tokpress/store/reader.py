@@ -140,6 +140,42 @@ class Store:
         lengths = [np.diff(self._shard(i).ends, prepend=0) for i in range(len(self._receipts))]
         return np.concatenate(lengths) if lengths else np.empty(0, np.int64)
 
+    def spans(self, docs: Int64s) -> tuple[Int64s, Int64s]:
+        """Where documents start and stop in the stream of this split, its documents end to end; in any order."""
+        if len(docs) and not (docs.min() >= 0 and docs.max() < self.num_docs):
+            wrong = int(docs.min()) if docs.min() < 0 else int(docs.max())
+            raise IndexError(f"document {wrong} is outside this split's {self.num_docs:,} documents")
+        starts, stops = np.zeros(len(docs), np.int64), np.empty(len(docs), np.int64)
+        shards = np.searchsorted(self._doc_ends, docs, "right")
+        for index in np.unique(shards).tolist():
+            here = np.flatnonzero(shards == index)
+            shard = self._shard(index)
+            k = docs[here] - (self._doc_ends[index] - shard.receipt.docs)
+            starts[here] = np.where(k > 0, shard.ends[k - 1], 0)
+            stops[here] = shard.ends[k]
+            if (starts[here] < 0).any() or (stops[here] < starts[here]).any() or stops[here].max() > len(shard.ids):
+                raise _ends_do_not_rise(self.path, shard.receipt)
+            begin = self._token_ends[index] - shard.receipt.tokens
+            starts[here] += begin
+            stops[here] += begin
+        return starts, stops
+
+    def end_blocks(self, block_docs: int = 2**18) -> Iterator[Int64s]:
+        """Where every document ends in the stream of this split, so many documents at a time and no more in memory."""
+        begin = 0
+        for receipt in self._receipts:
+            shard = Shard(self.path, receipt, self.dtype)  # a map of its own, gone when the next shard is read
+            last = 0
+            for first in range(0, receipt.docs, block_docs):
+                ends = shard.ends[first : first + block_docs]
+                if ends[0] < last or (ends[1:] < ends[:-1]).any() or ends[-1] > receipt.tokens:
+                    raise _ends_do_not_rise(self.path, receipt)
+                last = int(ends[-1])
+                yield ends + begin
+            if last != receipt.tokens:
+                raise _ends_do_not_rise(self.path, receipt)
+            begin += receipt.tokens
+
     def decode(self, ids: Ids | Sequence[int]) -> str:
         """Ids -> text, with special tokens shown by name."""
         return self.engine.decode(ids)
@@ -191,25 +227,31 @@ class Shard:
     """One shard's files, mapped. A map needs no open file, so that a store may have more shards than there are handles."""
 
     def __init__(self, store: Path, receipt: Receipt, dtype: np.dtype[Any]) -> None:
+        advice = verify_hint(store)
         self.receipt = receipt
-        self.ids: Ids = _map(store, receipt.path("bin"), dtype, receipt.tokens)
-        self.ends: Int64s = _map(store, receipt.path("ends"), _INT64, receipt.docs)
-        self.positions: Int64s = _map(store, receipt.path("pos"), _INT64, receipt.docs)
+        self.ids: Ids = map_array(store / receipt.path("bin"), dtype, receipt.tokens, advice)
+        self.ends: Int64s = map_array(store / receipt.path("ends"), _INT64, receipt.docs, advice)
+        self.positions: Int64s = map_array(store / receipt.path("pos"), _INT64, receipt.docs, advice)
 
 
-def _map(store: Path, name: str, dtype: np.dtype[Any], count: int) -> Any:
-    path = store / name
+def map_array(path: Path, dtype: np.dtype[Any], count: int, advice: str) -> Any:
+    """A file of so many numbers, mapped; the size is checked, and an error ends with the advice."""
     if not path.is_file():
-        raise StoreError(f"{path} is missing. {verify_hint(store)}")
+        raise StoreError(f"{path} is missing. {advice}")
     try:
         with pa.memory_map(os.fsencode(path)) as file:
             data = file.read_buffer()
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}. {verify_hint(store)}") from error
+        raise StoreError(f"{path} cannot be read: {error}. {advice}") from error
     expected = count * dtype.itemsize
     if len(data) != expected:
-        raise StoreError(f"{path} has {len(data):,} bytes instead of {expected:,}. {verify_hint(store)}")
+        raise StoreError(f"{path} has {len(data):,} bytes instead of {expected:,}. {advice}")
     return np.frombuffer(data, dtype)
+
+
+def _ends_do_not_rise(store: Path, receipt: Receipt) -> StoreError:
+    path = store / receipt.path("ends")
+    return StoreError(f"{path} is damaged: its document ends do not rise to {receipt.tokens:,}. {verify_hint(store)}")
 
 
 def tokenizer_files(store: Path, manifest: Manifest) -> TokenizerFiles:
