@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tokpress.batches import Int64s
+from tokpress.errors import UsageError
+
+MAX_SEQ_LEN = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +46,15 @@ class Packing(Protocol):
     def sequences_of(self, doc: int) -> Int64s:
         """The sequences in which tokens of document `doc` stand, ascending."""
         ...
+
+
+def check_seq_len(seq_len: int) -> None:
+    if not 1 <= seq_len <= MAX_SEQ_LEN:
+        raise UsageError(f"a sequence cannot have {seq_len:,} tokens. Choose a --seq-len of 1 to {MAX_SEQ_LEN:,}.")
+
+
+def check_sequences(sequences: Int64s, count: int) -> None:
+    """Raises IndexError for what is outside 0 .. count - 1: an index from the end is a mistake in a sampler."""
+    if len(sequences) and not (sequences.min() >= 0 and sequences.max() < count):
+        wrong = int(sequences.min()) if sequences.min() < 0 else int(sequences.max())
+        raise IndexError(f"sequence {wrong} is outside this packing's {count:,} sequences")

@@ -1,0 +1,183 @@
+"""A stored packing: STORE/packs/NAME/.
+
+In: the arrays of a plan. Out: files that are mapped when read, and `index.json`, written last: without it there is no plan.
+The index says of which store, split, length and options the plan is; one that does not match is refused with the command
+that makes it again. Plans may come from anyone: sizes are checked when a file is opened, numbers when they are used.
+
+    starts.bin     i64  where each piece starts in the stream, ascending; one more, the stream's end. A piece stops where
+                        the next one starts, or after seq_len tokens
+    ends.bin       i64  a sequence: how many pieces stand in it and in all before it
+    order.bin      u32  the pieces of sequence 0, of sequence 1, ...
+    sequences.bin  u32  a piece: the sequence that it stands in
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from tokpress.errors import StoreError, UsageError
+from tokpress.packing.deal import number_dtype
+from tokpress.packing.waste import Waste
+from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
+from tokpress.store.manifest import Count, FileEntry, encode, read_record
+from tokpress.store.reader import Store, map_array
+
+PACKS = "packs"
+INDEX = "index.json"
+FORMAT = "tokpress-pack"
+FORMAT_VERSION = 1
+FILES = ("starts", "ends", "order", "sequences")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+LongDocs = Literal["split", "truncate"]
+
+
+class PlanKey(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a plan follows from: equal keys, equal bytes."""
+
+    fingerprint: str  # of the store
+    split: str
+    method: str
+    seq_len: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+    long_docs: LongDocs
+
+    @property
+    def name(self) -> str:
+        """Of the plan's directory. Two plans of one store that differ in anything have different ones."""
+        name = f"{self.split}-{self.method}-{self.seq_len}" + ("-truncate" if self.long_docs == "truncate" else "")
+        if not _SAFE_NAME.fullmatch(name):
+            raise StoreError(f"a plan cannot be named {name!r}: the split's name is no plain name. Do not trust it.")
+        return name
+
+
+class PlanIndex(msgspec.Struct, frozen=True, kw_only=True):
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+    key: PlanKey
+    pieces: Count
+    sequences: Count
+    waste: Waste
+    files: dict[str, FileEntry]
+    checksum: str = ""  # of this file with the checksum left empty
+
+
+def plan_directory(store: Path, key: PlanKey) -> Path:
+    return store / PACKS / key.name
+
+
+def pack_command(store: Path, key: PlanKey) -> str:
+    """What to run to make this plan."""
+    words = ["tokpress", "pack", str(store), "--seq-len", str(key.seq_len), "--method", key.method]
+    words += ["--split", key.split] if key.split != "train" else []
+    words += ["--long-docs", key.long_docs] if key.long_docs != "split" else []
+    return shlex.join(words)
+
+
+class StoredPlan:
+    """A plan that matches its store; its arrays are mapped."""
+
+    def __init__(self, store: Store, key: PlanKey) -> None:
+        self._directory = plan_directory(store.path, key)
+        self._advice = f"Make the plan again: {pack_command(store.path, key)}"
+        self.index = self._read_index(store, key)
+        pieces, numbers = self.index.pieces, number_dtype(self.index.pieces)
+        self.starts = self._map("starts", np.dtype("<i8"), pieces + 1)
+        self.ends = self._map("ends", np.dtype("<i8"), self.index.sequences)
+        self.order = self._map("order", numbers, pieces)
+        self.sequences = self._map("sequences", numbers, pieces)
+
+    def damaged(self, file: str, what: str) -> StoreError:
+        return StoreError(f"{self._directory / file} is damaged: {what}. {self._advice}")
+
+    def check(self) -> None:
+        """Raises StoreError unless every byte is what was written."""
+        for name, entry in self.index.files.items():
+            if file_checksum(self._directory / f"{name}.bin") != entry.xxh3:
+                raise self.damaged(f"{name}.bin", "its checksum does not match")
+
+    def _read_index(self, store: Store, key: PlanKey) -> PlanIndex:
+        path = self._directory / INDEX
+        if not path.is_file():
+            raise StoreError(
+                f"{store.path} has no {key.method} plan for sequences of {key.seq_len:,} tokens of split {key.split!r}. "
+                f"Make it: {pack_command(store.path, key)}"
+            )
+        try:
+            index = read_record(path, PlanIndex)
+            intact = path.read_bytes() == encode(_sealed(index))
+        except StoreError as error:
+            raise self.damaged(INDEX, str(error.__cause__)) from error
+        if not intact or index.format != FORMAT:
+            raise self.damaged(INDEX, "its checksum does not match")
+        if index.format_version != FORMAT_VERSION:
+            raise StoreError(
+                f"{path} has format version {index.format_version}; this tokpress reads version {FORMAT_VERSION}. "
+                f"Update tokpress. {self._advice}"
+            )
+        if index.key.fingerprint != key.fingerprint:
+            raise StoreError(f"{self._directory} is a plan of other tokens than {store.path} holds now. {self._advice}")
+        if index.key != key or index.files.keys() != set(FILES):
+            raise self.damaged(INDEX, f"it is not the plan that belongs into {self._directory.name}")
+        return index
+
+    def _map(self, name: str, dtype: np.dtype[Any], count: int) -> Any:
+        return map_array(self._directory / f"{name}.bin", dtype, count, self._advice)
+
+
+def _sealed(index: PlanIndex) -> PlanIndex:
+    return msgspec.structs.replace(index, checksum=checksum(encode(msgspec.structs.replace(index, checksum=""))))
+
+
+class PlanWriter:
+    """Writes a plan's files; `with` it, what was written is removed if something goes wrong before `seal`."""
+
+    def __init__(self, store: Path, key: PlanKey) -> None:
+        self.directory = plan_directory(store, key)
+        self._key = key
+        self._files: dict[str, FileEntry] = {}
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise UsageError(
+                f"{self.directory} is no directory. Move it away, then run the same command again."
+            ) from None
+
+    def __enter__(self) -> PlanWriter:
+        for directory in (self.directory.parent.parent, self.directory.parent):
+            sync_directory(directory)
+        (self.directory / INDEX).unlink(missing_ok=True)  # an older plan is gone before its files change
+        sync_directory(self.directory)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if not (self.directory / INDEX).exists():
+            for name in FILES:
+                self.path(name).unlink(missing_ok=True)
+
+    def path(self, name: str) -> Path:
+        return self.directory / f"{name}.bin"
+
+    def write(self, name: str, blocks: Iterable[Any]) -> None:
+        """One file, from arrays that are little-endian."""
+        file = DurableFile(self.path(name))
+        try:
+            for block in blocks:
+                file.write(block)
+            file.commit()
+        except BaseException:
+            file.abort()
+            raise
+        self._files[name] = FileEntry(file.bytes, file.checksum)
+
+    def seal(self, *, pieces: int, sequences: int, waste: Waste) -> None:
+        """From here on the plan exists."""
+        sync_directory(self.directory)
+        index = PlanIndex(key=self._key, pieces=pieces, sequences=sequences, waste=waste, files=self._files)
+        write_file(self.directory / INDEX, encode(_sealed(index)))
