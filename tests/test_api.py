@@ -27,7 +27,7 @@ SOURCE = [
 
 class TestNames:
     def test_are_these(self) -> None:
-        assert tokpress.__all__ == ["Store", "TokpressError", "__version__", "build", "open", "train_tokenizer"]
+        assert tokpress.__all__ == ["Store", "TokpressError", "__version__", "build", "open", "pack", "train_tokenizer"]
         assert dir(tokpress) == tokpress.__all__
 
     def test_all_lead_somewhere(self) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokpress.api import build, open  # noqa: A004
+    from tokpress.api import build, open, pack  # noqa: A004
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
     from tokpress.store.reader import Store
@@ -22,9 +22,10 @@ _HOMES = {
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
     "open": "tokpress.api",
+    "pack": "tokpress.api",
     "train_tokenizer": "tokpress.engines.train",
 }
-__all__ = ["Store", "TokpressError", "__version__", "build", "open", "train_tokenizer"]
+__all__ = ["Store", "TokpressError", "__version__", "build", "open", "pack", "train_tokenizer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,11 @@ FLAGS = {
         *("--workers", "--memory", "--doc-timeout", "--pin", "--unit-size", "--shard-size"),
         *("--limit", "--drop-empty", "--dry-run", "--monitor", "--profile", "--overwrite", "--json", "--quiet"),
     ],
+    "pack": [
+        "STORE",
+        *("--seq-len", "--method", "--split", "--overlap", "--keep-last", "--long-docs"),
+        *("--padding-side", "--truncation-side", "--plot", "--json"),
+    ],
     "inspect": ["STORE", "--doc", "--seq", "--seq-len", "--split", "--json"],
     "verify": ["STORE", "--deep", "--deep-docs", "--json"],
     "bench": [
@@ -103,7 +108,7 @@ class TestHelp:
         assert package.__version__ in result.out
 
     @pytest.mark.parametrize(
-        "arguments", [["--help"], ["build", "--help"], ["verify", "--help"], ["inspect", "--help"]]
+        "arguments", [["--help"], ["build", "--help"], ["verify", "--help"], ["inspect", "--help"], ["pack", "--help"]]
     )
     def test_loads_nothing_heavy(self, arguments: list[str]) -> None:
         code = (

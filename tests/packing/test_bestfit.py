@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokpress
+from tokpress.batches import Ids
 from tokpress.packing.bestfit import BestFitPacking
 from tokpress.packing.plan import LongDocs
 from tokpress.packing.planner import write_plan
@@ -175,9 +176,9 @@ class TestRealText:
         assert len(store.manifest.splits["train"].shards) > 3
         packing = packed(store, seq_len)
         pieces = packing.pieces(np.arange(len(packing)))
-        found: dict[int, np.ndarray[tuple[int], np.dtype[np.uint16]]] = {}
+        found: dict[int, Ids] = {}
         for start, stop in zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True):
-            found[start] = store.tokens(start, stop)  # type: ignore[assignment]
+            found[start] = store.tokens(start, stop)
         stream = np.concatenate([found[start] for start in sorted(found)])
         decoded = [store.decode(stream[start : stop - 1]) for start, stop in doc_spans(store)]  # without the end
         assert decoded == texts
