@@ -27,7 +27,9 @@ SOURCE = [
 
 class TestNames:
     def test_are_these(self) -> None:
-        assert tokpress.__all__ == ["Store", "TokpressError", "__version__", "build", "open", "pack", "train_tokenizer"]
+        classes = ["Loader", "PretokenizedDataset", "Store", "TokpressError", "__version__"]
+        functions = ["build", "load_pretokenized_dataset", "make_dataloader", "open", "pack", "train_tokenizer"]
+        assert tokpress.__all__ == classes + functions
         assert dir(tokpress) == tokpress.__all__
 
     def test_all_lead_somewhere(self) -> None:
@@ -43,6 +45,7 @@ class TestNames:
         loaded = json.loads(subprocess.check_output([sys.executable, "-c", f"import json; {code}"]))
         assert "tokpress" in loaded
         heavy = {"numpy", "pyarrow", "msgspec", "rich", "click", "tokenizers", "sentencepiece", "tiktoken", "gigatoken"}
+        heavy |= {"torch"}
         assert heavy.isdisjoint(loaded)
         assert not [name for name in loaded if name.startswith("tokpress.")]
 

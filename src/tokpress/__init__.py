@@ -2,6 +2,7 @@
 
     store = tokpress.build(["data/*.jsonl.zst"], tokenizer="tokenizer.json", out="tokens")
     store = tokpress.open("tokens")
+    loader = tokpress.Loader(tokpress.PretokenizedDataset("tokens", seq_len=2048), batch_size=16)
 
 The public names are below. They are imported when first used, so that `import tokpress` costs nothing.
 """
@@ -13,19 +14,39 @@ if TYPE_CHECKING:
     from tokpress.api import build, open, pack  # noqa: A004
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
+    from tokpress.loader.dataset import PretokenizedDataset
+    from tokpress.loader.loader import Loader
+    from tokpress.loader.pairs import load_pretokenized_dataset
+    from tokpress.loader.torch_data import make_dataloader
     from tokpress.store.reader import Store
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Loader": "tokpress.loader.loader",
+    "PretokenizedDataset": "tokpress.loader.dataset",
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
+    "load_pretokenized_dataset": "tokpress.loader.pairs",
+    "make_dataloader": "tokpress.loader.torch_data",
     "open": "tokpress.api",
     "pack": "tokpress.api",
     "train_tokenizer": "tokpress.engines.train",
 }
-__all__ = ["Store", "TokpressError", "__version__", "build", "open", "pack", "train_tokenizer"]
+__all__ = [
+    "Loader",
+    "PretokenizedDataset",
+    "Store",
+    "TokpressError",
+    "__version__",
+    "build",
+    "load_pretokenized_dataset",
+    "make_dataloader",
+    "open",
+    "pack",
+    "train_tokenizer",
+]
 
 
 def __getattr__(name: str) -> Any:

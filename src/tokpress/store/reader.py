@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tokpress.store.verify import Report
 
 _INT64 = np.dtype("<i8")
+_UINT8 = np.dtype("u1")
 
 
 def open_store(path: str | os.PathLike[str], split: str = "train") -> Store:
@@ -176,6 +178,20 @@ class Store:
                 raise _ends_do_not_rise(self.path, receipt)
             begin += receipt.tokens
 
+    @property
+    def shard_token_ends(self) -> Int64s:
+        """Where each shard ends in the stream of all documents. Shards without documents are not counted."""
+        return self._token_ends
+
+    @property
+    def shard_doc_ends(self) -> Int64s:
+        """How many documents there are up to and with each shard."""
+        return self._doc_ends
+
+    def shard(self, index: int) -> Shard:
+        """A shard's files, mapped."""
+        return self._shard(index)
+
     def decode(self, ids: Ids | Sequence[int]) -> str:
         """Ids -> text, with special tokens shown by name."""
         return self.engine.decode(ids)
@@ -232,6 +248,9 @@ class Shard:
         self.ids: Ids = map_array(store / receipt.path("bin"), dtype, receipt.tokens, advice)
         self.ends: Int64s = map_array(store / receipt.path("ends"), _INT64, receipt.docs, advice)
         self.positions: Int64s = map_array(store / receipt.path("pos"), _INT64, receipt.docs, advice)
+        self.mask: npt.NDArray[np.uint8] | None = None  # 1 = loss here; only supervised data has one
+        if "mask" in receipt.files:
+            self.mask = map_array(store / receipt.path("mask"), _UINT8, receipt.tokens, advice)
 
 
 def map_array(path: Path, dtype: np.dtype[Any], count: int, advice: str) -> Any:

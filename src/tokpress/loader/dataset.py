@@ -1,0 +1,231 @@
+"""PretokenizedDataset: sequence number -> what a model takes.
+
+In: a store, a length, a packing method. Out: `data[i]`, a dictionary of arrays (tensors where torch is installed), and
+`data.batch(indices)`, the same for many sequences with one gather. It holds no tokens, only maps, so it can be pickled
+into the workers of a torch `DataLoader`, and any number of lengths and methods can be open at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Literal, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from tokpress.batches import Int64s
+from tokpress.errors import StoreError, UsageError
+from tokpress.loader.fields import FIELDS, Allocate, Array, Block, Layout, make_fields
+from tokpress.loader.stream import Runs, Segments, TokenStream, Verify
+from tokpress.packing import PackingOptions, open_packing
+from tokpress.store.reader import Store, open_store
+
+Output = Literal["auto", "numpy", "torch"]
+Batch = dict[str, Any]  # arrays or tensors
+
+DEFAULT_FIELDS = ("input_ids", "labels")
+
+
+class PretokenizedDataset:
+    """Fixed-length sequences of one split of a store.
+
+    `labels` equal `input_ids`, as Hugging Face's models take them, who shift by themselves; with `shift_labels` they are
+    the next tokens. `fields` chooses among input_ids, labels, position_ids (from 0 at each document), cu_seqlens (bounds of
+    the documents in the flattened batch, padded to `max_docs` a row), doc_ids (-1: padding), loss_mask (labels count).
+    """
+
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str],
+        *,
+        seq_len: int,
+        method: str = "concat",
+        split: str = "train",
+        fields: Sequence[str] = DEFAULT_FIELDS,
+        shift_labels: bool = False,
+        mask_across_docs: bool = False,
+        pad_id: int | None = None,
+        ignore_index: int = -100,
+        max_docs: int | None = None,
+        dtype: npt.DTypeLike = np.int64,
+        output: Output = "auto",
+        verify: Verify = "size",
+        **packing_options: Unpack[PackingOptions],
+    ) -> None:
+        _check(fields, output, verify)
+        self.store = _split_of(store, split)
+        self.method = method
+        if shift_labels and method == "concat":  # rows share a token, so that the last input has its label, too
+            packing_options = {"overlap": 1, **packing_options}
+            self.packing = open_packing(self.store, seq_len=seq_len + 1, method=method, **packing_options)
+        else:
+            self.packing = open_packing(self.store, seq_len=seq_len, method=method, **packing_options)
+        self._packing_options = dict(packing_options)
+        self.layout = Layout(
+            seq_len=seq_len,
+            fields=tuple(fields),
+            shift_labels=shift_labels,
+            mask_across_docs=mask_across_docs,
+            pad_id=pad_id if pad_id is not None else self.store.manifest.eos_id or 0,
+            ignore_index=ignore_index,
+            max_docs=min(max_docs or seq_len, seq_len),
+            dtype=_checked_dtype(dtype, self.store, needs_sign="labels" in fields),
+        )
+        self.as_tensors = output == "torch" or (output == "auto" and find_spec("torch") is not None)
+        self.stream = TokenStream(self.store, verify)
+
+    def __repr__(self) -> str:
+        where = f"{str(self.store.path)!r}, split={self.store.split_name!r}"
+        return f"PretokenizedDataset({where}, seq_len={self.seq_len}, method={self.method!r}, len={len(self):,})"
+
+    @property
+    def seq_len(self) -> int:
+        return self.layout.seq_len
+
+    @property
+    def packing_name(self) -> str:
+        """The packing with all that decides which tokens sequence i has, beside its length."""
+        options = [f"{name}={value}" for name, value in sorted(self._packing_options.items())]
+        return " ".join([self.method, *options])
+
+    def __len__(self) -> int:
+        return len(self.packing)
+
+    def __getitem__(self, i: int) -> Batch:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"sequence {i} is outside this dataset's {len(self):,} sequences")
+        batch = make_batch([Part(self, np.zeros(1, np.int64), np.array([i % len(self)], np.int64))])
+        return tensors_if(self.as_tensors, {name: _first_row(name, array) for name, array in batch.items()})
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        """A whole batch for torch's `DataLoader`; `make_dataloader` sets it up."""
+        return self.batch(indices)
+
+    def batch(self, indices: Sequence[int] | Int64s) -> Batch:
+        """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""
+        sequences = np.asarray(indices, np.int64).reshape(-1)
+        return tensors_if(self.as_tensors, make_batch([Part(self, np.arange(len(sequences)), sequences)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a batch that come from one dataset."""
+
+    data: PretokenizedDataset
+    rows: Int64s
+    sequences: Int64s
+
+
+def new_memory(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:  # noqa: ARG001 - an Allocate
+    return np.empty(shape, dtype)
+
+
+def make_batch(parts: Sequence[Part], allocate: Allocate = new_memory) -> dict[str, Array]:
+    """One batch from the rows of one or several datasets with the same layout."""
+    layout = parts[0].data.layout
+    width = max(part.data.packing.seq_len for part in parts)
+    shape = (sum(len(part.rows) for part in parts), width)
+    ids = allocate("input_ids" if width == layout.seq_len else "ids", shape, layout.dtype)
+    runs = [_placed(part) for part in parts]
+    padded = sum(int(run.lengths.sum()) for run in runs) < ids.size
+    if padded:
+        ids[...] = layout.pad_id
+    for part, run in zip(parts, runs, strict=True):
+        if len(run):
+            part.data.stream.copy_ids(run, ids)
+    real = _covered(runs, shape) if padded and layout.needs_loss else None
+    mask = _mask(parts, runs, shape) if layout.needs_loss else None
+    segments = _segments(parts, runs) if layout.needs_segments else None
+    return make_fields(layout, Block(ids, real, mask, segments), allocate)
+
+
+def _placed(part: Part) -> Runs:
+    """What is to be copied, with the rows that it has in the batch."""
+    runs = part.data.stream.runs(part.data.packing.pieces(part.sequences))
+    return Runs(part.rows[runs.rows], runs.columns, runs.shards, runs.starts, runs.stops)
+
+
+def _covered(runs: Iterable[Runs], shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """Where a token stands; the rest is padding."""
+    change = np.zeros(shape[0] * shape[1] + 1, np.int8)
+    for run in runs:
+        starts = run.rows * shape[1] + run.columns
+        change[starts] += 1
+        change[starts + run.lengths] -= 1
+    return np.cumsum(change[:-1], dtype=np.int8).reshape(shape) > 0
+
+
+def _mask(parts: Sequence[Part], runs: Sequence[Runs], shape: tuple[int, int]) -> npt.NDArray[np.uint8] | None:
+    if not any(part.data.stream.has_mask for part in parts):
+        return None
+    mask = np.ones(shape, np.uint8)
+    for part, run in zip(parts, runs, strict=True):
+        if part.data.stream.has_mask and len(run):
+            part.data.stream.copy_mask(run, mask)
+    return mask
+
+
+def _segments(parts: Sequence[Part], runs: Sequence[Runs]) -> Segments:
+    found = [part.data.stream.segments(run) for part, run in zip(parts, runs, strict=True)]
+    if len(found) == 1:
+        return found[0]
+    rows, columns, lengths, docs, offsets = (
+        np.concatenate([getattr(segments, name) for segments in found]) for name in Segments.__slots__
+    )
+    order = np.lexsort((columns, rows))
+    return Segments(rows[order], columns[order], lengths[order], docs[order], offsets[order])
+
+
+def tensors_if(as_tensors: bool, batch: dict[str, Array]) -> Batch:
+    """The same memory as torch tensors, if wanted."""
+    if not as_tensors:
+        return batch
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+def _first_row(name: str, array: Array) -> Array:
+    return array if name == "cu_seqlens" else array[0]
+
+
+def _split_of(store: Store | str | os.PathLike[str], split: str) -> Store:
+    if not isinstance(store, Store):
+        return open_store(store, split)
+    return store if store.split_name == split else store.split(split)
+
+
+def _check(fields: Sequence[str], output: str, verify: str) -> None:
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown or not fields or len(set(fields)) < len(fields):
+        raise UsageError(f"fields={list(fields)}: give some of {', '.join(FIELDS)}, each once.")
+    if output not in ("auto", "numpy", "torch"):
+        raise UsageError(f'output={output!r} is not known. Give "auto", "numpy" or "torch".')
+    if output == "torch" and find_spec("torch") is None:
+        raise UsageError("output='torch', but torch is not installed. Install it: pip install 'tokpress[torch]'")
+    if verify not in ("size", "first-touch"):
+        raise UsageError(f'verify={verify!r} is not known. Give "size" or "first-touch".')
+
+
+def _checked_dtype(dtype: npt.DTypeLike, store: Store, *, needs_sign: bool) -> np.dtype[Any]:
+    kind = np.dtype(dtype)
+    if kind.kind not in "iu" or np.iinfo(kind).max < store.manifest.tokenizer.vocab_size - 1:
+        raise UsageError(
+            f"dtype={kind} cannot hold the {store.manifest.tokenizer.vocab_size:,} ids of {store.path}. Give int64 or int32."
+        )
+    if needs_sign and kind.kind == "u":
+        raise UsageError(
+            f"dtype={kind} has no place for an ignored label (-100). Give int64 or int32, or leave labels out."
+        )
+    return kind
+
+
+def no_sequences(data: PretokenizedDataset) -> StoreError:
+    """For whoever needs at least one."""
+    return StoreError(
+        f"{data.store.path} has no sequence of {data.seq_len:,} tokens in split {data.store.split_name!r}, only "
+        f"{data.store.num_tokens:,} tokens in all. Choose a smaller seq_len. See: tokpress inspect {data.store.path}"
+    )

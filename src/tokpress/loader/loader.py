@@ -1,0 +1,256 @@
+"""Loader: the batches of a training run, in one global order, from anywhere.
+
+In: a dataset, or several with weights. Out: batches without end or up to it, and `state_dict()`. The order of samples is
+a function of seed, data and mixture alone; ranks, batch size and threads only say who takes which part of it and when. So
+a run can be resumed at once, on another number of machines, with another batch size, and goes on with the very next
+sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tokpress.errors import UsageError
+from tokpress.loader.buffers import BufferPool, PinnedMemory
+from tokpress.loader.dataset import Batch, Part, PretokenizedDataset, make_batch, no_sequences, tensors_if
+from tokpress.loader.mixture import Mixture, Stages, Weights
+from tokpress.loader.order import parse_shuffle
+from tokpress.loader.prefetch import Copy, CudaCopier, InFlight, Prefetcher
+from tokpress.loader.provenance import Seen, seen_in, steps_with
+from tokpress.loader.schedule import Assignment, Schedule
+from tokpress.loader.state import (
+    BatchState,
+    SourceState,
+    StageState,
+    State,
+    add_to_digest,
+    check_same_history,
+    read_state,
+)
+from tokpress.loader.steps import Sharing, StepHistory
+
+SINGLE = "data"  # the name of a source that needs none
+_BLOCK_BYTES = 2**20  # of tokens, with shuffle="blocks"
+
+
+class Loader:
+    """Iterate over it for batches (dictionaries of arrays or tensors, as the datasets make them).
+
+    `shuffle`: True (all samples), False (as stored) or "blocks" (megabytes at a time, for slow disks).
+    `max_epochs`: how often a source may be gone through, each time in a new order; one number or one for each. By default
+    one epoch of a single dataset, and a mixture without end; `math.inf` has no end. A source that is used up leaves the
+    mixture; the others keep their proportions.
+    `stages`: {sample: weights}: other weights, or another source, from that sample of the global order on.
+    `drop_last`: leave out what does not fill the last step, so that all ranks make the same number of steps.
+    `threads`: make batches ahead, up to `prefetch` of them; 0: when they are asked for.
+    `device`: a CUDA device to copy batches to, beside the training step.
+    """
+
+    def __init__(
+        self,
+        data: PretokenizedDataset | Mapping[str, PretokenizedDataset],
+        *,
+        batch_size: int,
+        weights: Weights | None = None,
+        stages: Stages | None = None,
+        max_epochs: float | Mapping[str, float] | None = None,
+        seed: int = 0,
+        shuffle: bool | str = True,
+        rank: int = 0,
+        world_size: int = 1,
+        drop_last: bool = True,
+        threads: int = 1,
+        prefetch: int = 4,
+        device: str | None = None,
+    ) -> None:
+        self._sources = dict(data) if isinstance(data, Mapping) else {SINGLE: data}
+        _check_sources(self._sources)
+        self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
+        self._drop_last = drop_last
+        self._threads, self._prefetch = threads, max(prefetch, threads)
+        sizes = {name: len(source) for name, source in self._sources.items()}
+        mixture = Mixture(
+            sizes,
+            weights or dict.fromkeys(sizes, 1),
+            stages or {},
+            _epoch_limits(max_epochs, sizes, single=not isinstance(data, Mapping)),
+        )
+        self._seed, self._shuffle = seed, parse_shuffle(shuffle)
+        self._schedule = Schedule(
+            sizes,
+            mixture,
+            seed=seed,
+            shuffle=self._shuffle,
+            block_samples={name: _block_samples(source) for name, source in self._sources.items()},
+        )
+        self._samples = self._step = self._digest = 0
+        self._start_batches([])
+        self._ticket = 0  # of the iterator that may go on
+        self._copier = _copier(device, self._sources)
+        self._allocate = BufferPool() if self._copier is None else PinnedMemory()
+
+    def __len__(self) -> int:
+        """Steps in all, those already made among them."""
+        if self._history.steps is None:
+            raise TypeError("this loader has no end, so no length; give every source a max_epochs if it is to have one")
+        return self._history.steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Goes on after what was delivered last."""
+        if self._step == self._history.steps and self._step > 0:
+            raise UsageError(
+                f"the loader is at its end, after {self._samples:,} samples. For more epochs, which follow each other "
+                "without a pause, give max_epochs=N; to start again, make a new loader."
+            )
+        self._ticket += 1
+        return self._batches(self._ticket)
+
+    def _batches(self, ticket: int) -> Iterator[Batch]:
+        first = self._step
+        left = None if self._history.steps is None else self._history.steps - first
+        arrivals = None if self._copier is None else InFlight(self._copier)
+        with closing(
+            Prefetcher(lambda k: self._make(first + k), left, threads=self._threads, ahead=self._prefetch)
+        ) as made:
+            for step in made:
+                if ticket != self._ticket:
+                    raise UsageError("this iterator is out of date: a newer one, or load_state_dict, has taken over.")
+                self._samples, self._step = step.stop, self._step + 1
+                self._digest = add_to_digest(self._digest, step.all_samples.digests)
+                if step.copy is not None and arrivals is not None:
+                    yield arrivals.receive(step.copy)
+                elif step.batch is not None:
+                    yield step.batch
+
+    def _make(self, step: int) -> _Step:
+        start, stop = self._history.samples_of(step)
+        every = self._schedule.samples(start, stop)
+        own = every[self._sharing.own(stop - start)]
+        if not len(own):  # fewer samples left than ranks
+            return _Step(stop, every, None, None)
+        arrays = make_batch(self._parts(own), self._allocate)
+        batch = tensors_if(next(iter(self._sources.values())).as_tensors, arrays)
+        return _Step(stop, every, batch, None if self._copier is None else self._copier.start(batch))
+
+    def _parts(self, own: Assignment) -> Sequence[Part]:
+        if len(self._sources) == 1:
+            return [Part(self._sources[self._schedule.mixture.names[0]], np.arange(len(own)), own.sequences)]
+        parts = []
+        for source in np.unique(own.sources).tolist():
+            rows = np.flatnonzero(own.sources == source)
+            parts.append(Part(self._sources[self._schedule.mixture.names[source]], rows, own.sequences[rows]))
+        return parts
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader is: numbers and strings, the same on all ranks; whatever was only prefetched does not count."""
+        return self._state().to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there, at once. Batch size, ranks, threads and what comes later in the mixture may be others."""
+        saved = read_state(state)
+        check_same_history(saved, self._state())
+        self._samples, self._step, self._digest = saved.samples, saved.step, int(saved.digest, 16)
+        self._start_batches(saved.batches)
+        self._ticket += 1
+
+    def _start_batches(self, before: list[BatchState]) -> None:
+        """From here on steps have this loader's size."""
+        batches = [batch for batch in before if batch.sample < self._samples]
+        size = self._sharing.step_samples
+        if not batches or batches[-1].size != size:
+            batches.append(BatchState(sample=self._samples, step=self._step, size=size))
+        self._history = StepHistory(batches, self._schedule.total, drop_last=self._drop_last)
+
+    def _state(self) -> State:
+        return State(
+            samples=self._samples,
+            step=self._step,
+            digest=f"{self._digest:016x}",
+            seed=self._seed,
+            shuffle=self._shuffle,
+            sources={name: _source_state(source) for name, source in self._sources.items()},
+            stages=[
+                StageState(start=stretch.start, weights=stretch.weights) for stretch in self._schedule.mixture.stretches
+            ],
+            batches=self._history.batches,
+        )
+
+    def where(self, step: int) -> list[Seen]:
+        """The documents in a step of all ranks together, past or to come: their source files, positions and tokens."""
+        start, stop = self._history.samples_of(step)
+        return seen_in(self._sources, self._schedule.mixture.names, start, self._schedule.samples(start, stop))
+
+    def when(self, doc: int, *, source: str | None = None, epoch: int = 0) -> list[int]:
+        """The steps in which a document of a source is seen, in that epoch of the source; the inverse of `where`."""
+        name = source if source is not None else next(iter(self._sources))
+        if name not in self._sources or (source is None and len(self._sources) > 1):
+            raise UsageError(f"source={source!r}: give one of {', '.join(self._sources)}.")
+        return steps_with(doc, self._sources[name], name, epoch, self._schedule, self._history)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step as it was made: the samples of all ranks, and this rank's batch."""
+
+    stop: int
+    all_samples: Assignment
+    batch: Batch | None
+    copy: Copy | None
+
+
+def _check_sources(sources: dict[str, PretokenizedDataset]) -> None:
+    if not sources:
+        raise UsageError("a loader needs at least one dataset.")
+    (first_name, first), *others = sources.items()
+    for source in sources.values():
+        if not len(source):
+            raise no_sequences(source)
+    for name, source in others:
+        if (source.layout, source.as_tensors) != (first.layout, first.as_tensors):
+            raise UsageError(
+                f"sources {first_name!r} and {name!r} give different batches: {first.layout} and {source.layout}. "
+                "Open both with the same seq_len, fields and options."
+            )
+
+
+def _epoch_limits(
+    max_epochs: float | Mapping[str, float] | None, sizes: Mapping[str, int], *, single: bool
+) -> dict[str, int | None]:
+    if isinstance(max_epochs, Mapping):
+        wanted: dict[str, float] = dict(max_epochs)
+    else:
+        wanted = dict.fromkeys(sizes, (1 if single else math.inf) if max_epochs is None else max_epochs)
+    for name, epochs in wanted.items():
+        if name not in sizes:
+            raise UsageError(f"max_epochs names {name!r}, which is no source. The sources are: {', '.join(sizes)}.")
+        if epochs != math.inf and (epochs < 1 or epochs != int(epochs)):
+            raise UsageError(f"max_epochs of {name!r} is {epochs}; it must be a whole number from 1 on, or math.inf.")
+    return {name: None if epochs == math.inf else int(epochs) for name, epochs in wanted.items()}
+
+
+def _source_state(source: PretokenizedDataset) -> SourceState:
+    return SourceState(
+        fingerprint=source.store.fingerprint,
+        split=source.store.split_name,
+        packing=source.packing_name,
+        seq_len=source.seq_len,
+        sequences=len(source),
+    )
+
+
+def _block_samples(source: PretokenizedDataset) -> int:
+    return max(_BLOCK_BYTES // (source.seq_len * source.store.dtype.itemsize), 1)
+
+
+def _copier(device: str | None, sources: dict[str, PretokenizedDataset]) -> CudaCopier | None:
+    if device is None or device == "cpu":
+        return None
+    if not next(iter(sources.values())).as_tensors:
+        raise UsageError(f"device={device!r} needs tensors. Install torch and open the datasets with output='torch'.")
+    return CudaCopier(device)

@@ -1,0 +1,71 @@
+"""`load_pretokenized_dataset`: (input_ids, target_ids) pairs for a loop that used to call a tokenizer.
+
+In: a store. Out: for each sequence the ids and, shifted by one, the ids to predict. It can be gone through any number of
+times; with `shuffle`, in a new order each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Unpack
+
+from tokpress.loader.dataset import Output, PretokenizedDataset
+from tokpress.loader.loader import Loader
+from tokpress.loader.stream import Verify
+from tokpress.packing import PackingOptions
+from tokpress.store.reader import Store
+
+Pair = tuple[Any, Any]  # arrays or tensors
+_READ_TOGETHER = 32  # sequences
+
+
+def load_pretokenized_dataset(
+    path: Store | str | os.PathLike[str],
+    *,
+    seq_len: int,
+    method: str = "concat",
+    split: str = "train",
+    shuffle: bool | str = False,
+    seed: int = 0,
+    output: Output = "auto",
+    verify: Verify = "size",
+    **packing_options: Unpack[PackingOptions],
+) -> Pairs:
+    """All sequences of a store as (input_ids, target_ids); targets that do not count are -100."""
+    data = PretokenizedDataset(
+        path,
+        seq_len=seq_len,
+        method=method,
+        split=split,
+        shift_labels=True,
+        output=output,
+        verify=verify,
+        **packing_options,
+    )
+    return Pairs(data, shuffle=shuffle, seed=seed)
+
+
+class Pairs:
+    """`len` of them; each `iter` starts from the first again, shuffled anew if they are shuffled."""
+
+    def __init__(self, data: PretokenizedDataset, *, shuffle: bool | str = False, seed: int = 0) -> None:
+        self.data = data
+        self._shuffle = shuffle
+        self._seed = seed
+        self._passes = 0
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[Pair]:
+        loader = Loader(
+            self.data,
+            batch_size=_READ_TOGETHER,
+            shuffle=self._shuffle,
+            seed=self._seed + self._passes,
+            drop_last=False,
+        )
+        self._passes += 1
+        for batch in loader:
+            yield from zip(batch["input_ids"], batch["labels"], strict=True)

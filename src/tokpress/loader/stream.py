@@ -1,0 +1,189 @@
+"""Ranges of a split's token stream -> ids, document bounds and masks.
+
+In: the pieces that a packing names. Out: ids copied to where they belong, and `Segments`: which stretch of which document
+stands where. Documents never cross shards, so a piece that does is cut there first. A shard is mapped, and its checksum
+compared if asked for, when it is first touched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tokpress.batches import Int64s
+from tokpress.errors import StoreError
+from tokpress.packing.base import Pieces
+from tokpress.store.durable import file_checksum
+from tokpress.store.manifest import verify_hint
+from tokpress.store.reader import Shard, Store
+
+Verify = Literal["size", "first-touch"]  # sizes are always compared
+
+_LONG_RUN_TOKENS = 64  # from here on a slice a run is faster than an index a token
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Pieces that lie within one shard each; `starts` and `stops` count from the start of that shard."""
+
+    rows: Int64s
+    columns: Int64s
+    shards: Int64s
+    starts: Int64s
+    stops: Int64s
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> Int64s:
+        return self.stops - self.starts
+
+    def select(self, which: Any) -> Runs:
+        return Runs(self.rows[which], self.columns[which], self.shards[which], self.starts[which], self.stops[which])
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Stretches of single documents, in the order of rows, then columns. None is empty."""
+
+    rows: Int64s
+    columns: Int64s
+    lengths: Int64s
+    docs: Int64s  # number in the split
+    offsets: Int64s  # of the first token, within its document
+
+
+class TokenStream:
+    """The documents of a split, end to end."""
+
+    def __init__(self, store: Store, verify: Verify = "size") -> None:
+        self.store = store
+        self.has_mask = any("mask" in receipt.files for receipt in store.manifest.splits[store.split_name].shards)
+        self._verify = verify
+        self._sound: dict[int, Shard] = {}
+        self._lock = threading.Lock()
+        self._token_ends = store.shard_token_ends
+        self._token_starts = np.concatenate(([0], self._token_ends[:-1])).astype(np.int64)
+        self._doc_starts = np.concatenate(([0], store.shard_doc_ends[:-1])).astype(np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Maps and locks stay here: the other process opens, and checks, for itself."""
+        return {"store": self.store, "verify": self._verify}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["store"], state["verify"])  # type: ignore[misc]
+
+    def shard(self, index: int) -> Shard:
+        """A shard whose files are as long as they should be and, if asked for, hold what they should."""
+        shard = self._sound.get(index)
+        if shard is None:
+            with self._lock:
+                shard = self.store.shard(index)
+                if self._verify == "first-touch" and index not in self._sound:
+                    self._check(shard)
+                self._sound[index] = shard
+        return shard
+
+    def _check(self, shard: Shard) -> None:
+        for extension, entry in shard.receipt.files.items():
+            path = self.store.path / shard.receipt.path(extension)
+            if file_checksum(path) != entry.xxh3:
+                raise StoreError(
+                    f"{path} was changed after the build: its checksum does not match. {verify_hint(self.store.path)}, "
+                    "then copy that file again or build the store again with --overwrite."
+                )
+
+    def runs(self, pieces: Pieces) -> Runs:
+        """Cuts pieces where a shard ends."""
+        first = self._token_ends.searchsorted(pieces.starts, "right")
+        last = self._token_ends.searchsorted(pieces.stops)  # the shard of the last token, as no piece is empty
+        if (first == last).all():
+            begin = self._token_starts[first]
+            return Runs(pieces.rows, pieces.columns, first, pieces.starts - begin, pieces.stops - begin)
+        piece, within = ragged(last - first + 1)
+        shards = first[piece] + within
+        starts = np.maximum(pieces.starts[piece], self._token_starts[shards])
+        stops = np.minimum(pieces.stops[piece], self._token_ends[shards])
+        columns = pieces.columns[piece] + starts - pieces.starts[piece]
+        begin = self._token_starts[shards]
+        runs = Runs(pieces.rows[piece], columns, shards, starts - begin, stops - begin)
+        return runs.select(runs.lengths > 0)  # a shard may have documents, but no tokens
+
+    def copy_ids(self, runs: Runs, out: npt.NDArray[Any]) -> None:
+        _copy_by_shard(((index, self.shard(index).ids) for index in _shards_of(runs)), runs, out)
+
+    def copy_mask(self, runs: Runs, out: npt.NDArray[np.uint8]) -> None:
+        """1 where there is to be loss; all of a shard without a mask."""
+        masks = ((index, self._mask(index)) for index in _shards_of(runs))
+        _copy_by_shard(masks, runs, out)
+
+    def _mask(self, index: int) -> npt.NDArray[np.uint8]:
+        shard = self.shard(index)
+        return np.broadcast_to(np.uint8(1), len(shard.ids)) if shard.mask is None else shard.mask
+
+    def segments(self, runs: Runs) -> Segments:
+        """Cuts runs where a document ends."""
+        parts = []
+        for index in _shards_of(runs):
+            here = np.flatnonzero(runs.shards == index)
+            starts, stops = runs.starts[here], runs.stops[here]
+            ends = self.shard(index).ends
+            first = ends.searchsorted(starts, "right")
+            run, within = ragged(ends.searchsorted(stops) - first + 1)
+            docs = first[run] + within
+            doc_starts = np.where(docs > 0, ends[docs - 1], 0)
+            begins = np.maximum(starts[run], doc_starts)
+            lengths = np.minimum(stops[run], ends[docs]) - begins
+            some = lengths > 0  # empty documents stand nowhere
+            run, docs, begins, lengths = run[some], docs[some], begins[some], lengths[some]
+            columns = runs.columns[here][run] + begins - starts[run]
+            parts.append(
+                (runs.rows[here][run], columns, lengths, docs + self._doc_starts[index], begins - doc_starts[some])
+            )
+        joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
+        order = np.lexsort((joined[1], joined[0]))
+        return Segments(*(column[order] for column in joined))
+
+
+def ragged(counts: Int64s) -> tuple[Int64s, Int64s]:
+    """For counts [2, 0, 3]: [0, 0, 2, 2, 2] and [0, 1, 0, 1, 2]."""
+    which = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return which, within
+
+
+def _shards_of(runs: Runs) -> list[int]:
+    return sorted(set(runs.shards.tolist()))
+
+
+def _copy_by_shard(shards: Iterator[tuple[int, npt.NDArray[Any]]], runs: Runs, out: npt.NDArray[Any]) -> None:
+    one = len(runs) > 0 and bool((runs.shards == runs.shards[0]).all())
+    for index, data in shards:
+        _copy(data, runs if one else runs.select(runs.shards == index), out)
+
+
+def _copy(data: npt.NDArray[Any], runs: Runs, out: npt.NDArray[Any]) -> None:
+    """data[starts:stops] to out[rows, columns:...], in the way that costs least for runs like these."""
+    lengths = runs.lengths
+    length = int(lengths[0])
+    if length == out.shape[1] and (lengths == length).all() and len(runs) > 1:  # whole rows: one gather
+        rows = np.lib.stride_tricks.as_strided(data, (len(data) - length + 1, length), data.strides * 2)[runs.starts]
+        if len(runs) == len(out):
+            out[...] = rows
+        else:
+            out[runs.rows] = rows
+    elif int(lengths.sum()) >= _LONG_RUN_TOKENS * len(runs):
+        columns = runs.columns.tolist()
+        for row, column, start, stop in zip(
+            runs.rows.tolist(), columns, runs.starts.tolist(), runs.stops.tolist(), strict=True
+        ):
+            out[row, column : column + stop - start] = data[start:stop]
+    else:
+        run, within = ragged(lengths)
+        out[runs.rows[run], runs.columns[run] + within] = data[runs.starts[run] + within]

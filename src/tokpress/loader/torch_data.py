@@ -1,0 +1,121 @@
+"""`make_dataloader`: a torch `DataLoader` over a store, for loops that have one already.
+
+In: a store or a dataset. Out: a `DataLoader` whose workers read whole batches with one gather, in the same global order
+as `Loader`'s, each rank its part. `Loader` does the same without processes, and can be resumed at any sample: prefer it
+where you can.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokpress.errors import UsageError
+from tokpress.loader.dataset import PretokenizedDataset, no_sequences
+from tokpress.loader.order import make_order, parse_shuffle
+from tokpress.loader.steps import Sharing
+from tokpress.store.reader import Store
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+_BLOCK_SAMPLES = 256
+
+
+def make_dataloader(
+    data: PretokenizedDataset | Store | str | os.PathLike[str],
+    *,
+    batch_size: int,
+    seq_len: int | None = None,
+    shuffle: bool | str = True,
+    seed: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
+    drop_last: bool = True,
+    num_workers: int = 2,
+    prefetch_factor: int = 4,
+    pin_memory: bool | None = None,
+    **dataset_options: Any,
+) -> DataLoader[Any]:
+    """One epoch of a store at a time. `dataset_options` are those of `PretokenizedDataset`, if `data` is not one yet.
+
+    Workers stay alive between epochs; memory is pinned where there is a GPU. `loader.batch_sampler.set_epoch(n)` gives
+    epoch n its order; going through the loader once more takes the next one by itself.
+    """
+    try:
+        import torch
+        from torch.utils.data import DataLoader
+    except ImportError as error:
+        raise UsageError("make_dataloader needs torch. Install it: pip install 'tokpress[torch]'") from error
+    dataset = _dataset(data, seq_len, dataset_options)
+    steps = StepSampler(
+        len(dataset),
+        Sharing(batch_size=batch_size, rank=rank, world_size=world_size),
+        shuffle=shuffle,
+        seed=seed,
+        drop_last=drop_last,
+    )
+    return DataLoader(
+        dataset,  # type: ignore[arg-type] # it has what a map-style dataset needs
+        batch_sampler=steps,
+        collate_fn=already_a_batch,
+        num_workers=num_workers,
+        persistent_workers=num_workers > 0,
+        prefetch_factor=prefetch_factor if num_workers else None,
+        pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
+    )
+
+
+def already_a_batch(batch: Any) -> Any:
+    """For `collate_fn`: the dataset gives whole batches. A function of a module, so that workers can be spawned."""
+    return batch
+
+
+class StepSampler:
+    """The sequences of each of this rank's batches, an epoch at a time."""
+
+    def __init__(self, count: int, sharing: Sharing, *, shuffle: bool | str, seed: int, drop_last: bool) -> None:
+        self._count = count
+        self._sharing = sharing
+        self._shuffle = parse_shuffle(shuffle)
+        self._seed = seed
+        self._drop_last = drop_last
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        whole, rest = divmod(self._count, self._sharing.step_samples)
+        part = self._sharing.own(rest)
+        return whole + int(not self._drop_last and part.stop > part.start)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = make_order(self._shuffle, self._count, self._seed, "data", self.epoch, block_samples=_BLOCK_SAMPLES)
+        self.epoch += 1
+        size = self._sharing.step_samples
+        for step in range(len(self)):
+            samples = min(size, self._count - step * size)
+            own = self._sharing.own(samples)
+            yield order.samples(np.arange(step * size + own.start, step * size + own.stop)).tolist()
+
+
+def _dataset(
+    data: PretokenizedDataset | Store | str | os.PathLike[str], seq_len: int | None, options: dict[str, Any]
+) -> PretokenizedDataset:
+    if isinstance(data, PretokenizedDataset):
+        if seq_len is not None or options:
+            raise UsageError(
+                "seq_len and the options of a dataset are already in the dataset that you gave. Leave them out."
+            )
+        dataset = data
+    elif seq_len is None:
+        raise UsageError("make_dataloader needs a seq_len, like 2048.")
+    else:
+        dataset = PretokenizedDataset(data, seq_len=seq_len, **options)
+    if not len(dataset):
+        raise no_sequences(dataset)
+    return dataset
