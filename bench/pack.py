@@ -1,7 +1,7 @@
 """What packing wastes on real text, and what it costs to plan it for very many documents.
 
-    python bench/packing.py            on the whole corpus and 100 M synthetic documents; prints Markdown
-    python bench/packing.py --quick    on 100 MB and 10 M documents, to see that it works
+    python bench/pack.py            on the whole corpus and 100 M synthetic documents; prints Markdown
+    python bench/pack.py --quick    on 100 MB and 10 M documents, to see that it works
 
 Every row is `tokpress pack` in a process of its own, start-up included. Synthetic documents have lengths from a log-normal
 distribution (median 500 tokens, mean about 1,000) and no tokens: their files are sparse, for a packing never reads a token.
