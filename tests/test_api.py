@@ -16,8 +16,10 @@ from conftest import stored
 import tokpress
 from tokpress.api import BuildOptions, build_config
 from tokpress.cli.build import command as build_command
+from tokpress.cli.pack import command as pack_command
 from tokpress.cli.train_tokenizer import command as train_command
 from tokpress.errors import StoreError, TooManyRejects, UsageError
+from tokpress.packing import PackingOptions
 
 SOURCE = [
     *({"meta": {"body": text}} for text in ("one", "", "zwei<|endoftext|>", "three " * 50)),
@@ -81,10 +83,16 @@ class TestSameOptions:
     def test_train_tokenizer_takes_what_the_command_takes(self) -> None:
         assert set(inspect.signature(tokpress.train_tokenizer).parameters) == options_of(train_command)
 
+    def test_pack_takes_what_the_command_takes(self) -> None:
+        keywords = set(inspect.signature(tokpress.pack).parameters) - {"options"} | set(PackingOptions.__annotations__)
+        assert keywords - options_of(pack_command) == {"progress"}
+        assert options_of(pack_command) - keywords == {"as_json", "plot"}
+
     @pytest.mark.parametrize(
         ("command", "required", "function"),
         [
             (build_command, ["--tokenizer", "t", "--out", "o"], tokpress.build),
+            (pack_command, ["--seq-len", "10"], tokpress.pack),
             (train_command, ["--vocab-size", "300", "--out", "o"], tokpress.train_tokenizer),
         ],
     )

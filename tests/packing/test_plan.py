@@ -92,7 +92,8 @@ class TestFiles:
         assert first == open_packing(store, seq_len=10, method="bestfit").waste()
 
     def test_of_nothing(self, make_store: MakeStore) -> None:
-        for lengths in ([], [[]], [[0, 0]]):
+        nothing: list[list[list[int]]] = [[], [[]], [[0, 0]]]
+        for lengths in nothing:
             store = make_store(lengths)
             assert tokpress.pack(store.path, seq_len=10, method="bestfit").sequences == 0
             packing = open_packing(store, seq_len=10, method="bestfit")
@@ -202,7 +203,8 @@ class TestDamaged:
         assert all(re.search(r"\.bin is damaged: .*Make the plan again: tokpress pack", said) for said in errors)
 
     def test_counts_that_are_beyond_all_measure_are_an_error_at_once(self, store: tokpress.Store, plan: Path) -> None:
-        for change in ({"pieces": 2**47}, {"sequences": 2**47}, {"pieces": 2**60}, {"pieces": -1}, {"files": {}}):
+        changes: list[dict[str, Any]] = [{"pieces": 2**47}, {"sequences": 2**47}, {"pieces": 2**60}, {"pieces": -1}]
+        for change in [*changes, {"files": {}}]:
             before = (plan / INDEX).read_bytes()
             forge(plan, **change)
             with pytest.raises(StoreError, match="Make the plan again"):

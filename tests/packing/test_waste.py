@@ -24,7 +24,7 @@ def choices(draw: st.DrawFn) -> dict[str, Any]:
     """A method, a length and options for it."""
     seq_len = draw(seq_lens)
     sides = st.sampled_from(["left", "right"])
-    options = {
+    options: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         "concat": st.fixed_dictionaries({"overlap": st.integers(0, seq_len - 1), "keep_last": st.booleans()}),
         "bestfit": st.fixed_dictionaries({"long_docs": st.sampled_from(["split", "truncate"])}),
         "pad": st.fixed_dictionaries({"padding_side": sides, "truncation_side": sides}),
