@@ -7,6 +7,7 @@ memory is pinned and comes from torch's own caching allocator, which also waits 
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections import defaultdict
@@ -29,7 +30,7 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def __call__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:  # noqa: ARG002
-        size = int(np.prod(shape)) * dtype.itemsize
+        size = math.prod(shape) * dtype.itemsize
         with self._lock:
             free = self._free[size]
             memory = free.pop() if free else None

@@ -97,8 +97,8 @@ class PretokenizedDataset:
     def __getitem__(self, i: int) -> Batch:
         if not -len(self) <= i < len(self):
             raise IndexError(f"sequence {i} is outside this dataset's {len(self):,} sequences")
-        batch = make_batch([Part(self, np.zeros(1, np.int64), np.array([i % len(self)], np.int64))])
-        return tensors_if(self.as_tensors, {name: _first_row(name, array) for name, array in batch.items()})
+        arrays = make_batches([Part(self, np.zeros(1, np.int64), np.array([i % len(self)], np.int64))])
+        return tensors_if(self.as_tensors, {name: array[0] for name, array in arrays.items()})
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
         """A whole batch for torch's `DataLoader`; `make_dataloader` sets it up."""
@@ -107,12 +107,13 @@ class PretokenizedDataset:
     def batch(self, indices: Sequence[int] | Int64s) -> Batch:
         """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""
         sequences = np.asarray(indices, np.int64).reshape(-1)
-        return tensors_if(self.as_tensors, make_batch([Part(self, np.arange(len(sequences)), sequences)]))
+        arrays = make_batches([Part(self, np.arange(len(sequences)), sequences)])
+        return tensors_if(self.as_tensors, cut_batch(arrays, 0, len(sequences)))
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a batch that come from one dataset."""
+    """Rows that come from one dataset."""
 
     data: PretokenizedDataset
     rows: Int64s
@@ -123,8 +124,11 @@ def new_memory(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array
     return np.empty(shape, dtype)
 
 
-def make_batch(parts: Sequence[Part], allocate: Allocate = new_memory) -> dict[str, Array]:
-    """One batch from the rows of one or several datasets with the same layout."""
+def make_batches(parts: Sequence[Part], allocate: Allocate = new_memory, *, batches: int = 1) -> dict[str, Array]:
+    """Rows of one or several datasets with the same layout, as so many batches of equal size; `cut_batch` cuts them.
+
+    Several small batches at once: what a call costs beside its copying is shared by all of them.
+    """
     layout = parts[0].data.layout
     width = max(part.data.packing.seq_len for part in parts)
     shape = (sum(len(part.rows) for part in parts), width)
@@ -139,13 +143,18 @@ def make_batch(parts: Sequence[Part], allocate: Allocate = new_memory) -> dict[s
     real = _covered(runs, shape) if padded and layout.needs_loss else None
     mask = _mask(parts, runs, shape) if layout.needs_loss else None
     segments = _segments(parts, runs) if layout.needs_segments else None
-    return make_fields(layout, Block(ids, real, mask, segments), allocate)
+    return make_fields(layout, Block(ids, real, mask, segments), allocate, batches=batches)
+
+
+def cut_batch(arrays: dict[str, Array], batch: int, size: int) -> dict[str, Array]:
+    """One of the batches, of `size` rows; views."""
+    rows = slice(batch * size, (batch + 1) * size)
+    return {name: array[batch if name == "cu_seqlens" else rows] for name, array in arrays.items()}
 
 
 def _placed(part: Part) -> Runs:
     """What is to be copied, with the rows that it has in the batch."""
-    runs = part.data.stream.runs(part.data.packing.pieces(part.sequences))
-    return Runs(part.rows[runs.rows], runs.columns, runs.shards, runs.starts, runs.stops)
+    return part.data.stream.runs(part.data.packing.pieces(part.sequences)).in_rows(part.rows)
 
 
 def _covered(runs: Iterable[Runs], shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
@@ -186,10 +195,6 @@ def tensors_if(as_tensors: bool, batch: dict[str, Array]) -> Batch:
     import torch
 
     return {name: torch.from_numpy(array) for name, array in batch.items()}
-
-
-def _first_row(name: str, array: Array) -> Array:
-    return array if name == "cu_seqlens" else array[0]
 
 
 def _split_of(store: Store | str | os.PathLike[str], split: str) -> Store:

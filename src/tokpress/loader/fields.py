@@ -56,8 +56,8 @@ class Block:
     segments: Segments | None  # if the layout needs them
 
 
-def make_fields(layout: Layout, block: Block, allocate: Allocate) -> dict[str, Array]:
-    """The fields that the layout asks for, in its order."""
+def make_fields(layout: Layout, block: Block, allocate: Allocate, *, batches: int = 1) -> dict[str, Array]:
+    """The fields that the layout asks for, in its order. Of `cu_seqlens` there is a row for each of so many batches."""
     rows = len(block.ids)
     shape = (rows, layout.seq_len)
     out: dict[str, Array] = {}
@@ -81,8 +81,9 @@ def make_fields(layout: Layout, block: Block, allocate: Allocate) -> dict[str, A
                 out[name] = allocate(name, shape, np.dtype(np.int64))
                 (_fill_positions if name == "position_ids" else _fill_docs)(tiles, out[name])
             elif name == "cu_seqlens":
-                out[name] = allocate(name, (rows * layout.max_docs + 1,), np.dtype(np.int32))
-                _fill_bounds(layout, tiles, out[name])
+                out[name] = allocate(name, (batches, rows // batches * layout.max_docs + 1), np.dtype(np.int32))
+                for batch in range(batches):
+                    _fill_bounds(layout, tiles, batch * (rows // batches), rows // batches, out[name][batch])
     return {name: out[name] for name in layout.fields}
 
 
@@ -149,12 +150,14 @@ def _fill_docs(tiles: _Tiles, out: Array) -> None:
     out.reshape(-1)[...] = np.repeat(tiles.docs, tiles.lengths)
 
 
-def _fill_bounds(layout: Layout, tiles: _Tiles, out: Array) -> None:
-    if len(tiles.bounds) > len(out):
-        rows = int(tiles.bounds[-1]) // layout.seq_len
+def _fill_bounds(layout: Layout, tiles: _Tiles, first_row: int, rows: int, out: Array) -> None:
+    start, stop = first_row * layout.seq_len, (first_row + rows) * layout.seq_len
+    first, last = np.searchsorted(tiles.bounds, (start, stop)).tolist()
+    count = last - first + 1
+    if count > len(out):
         raise UsageError(
-            f"{rows} rows hold {len(tiles.bounds) - 1:,} documents and paddings, but cu_seqlens has room for "
-            f"{layout.max_docs:,} in each. Open the dataset with a larger max_docs (at most seq_len, {layout.seq_len:,})."
+            f"{rows} rows hold {count - 1:,} documents and paddings, but cu_seqlens has room for {layout.max_docs:,} in "
+            f"each. Open the dataset with a larger max_docs (at most seq_len, {layout.seq_len:,})."
         )
-    out[: len(tiles.bounds)] = tiles.bounds
-    out[len(tiles.bounds) :] = tiles.bounds[-1]  # documents without tokens, for a size that never changes
+    out[:count] = tiles.bounds[first : last + 1] - start
+    out[count:] = stop - start  # documents without tokens, for a size that never changes

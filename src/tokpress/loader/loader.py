@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tokpress.errors import UsageError
 from tokpress.loader.buffers import BufferPool, PinnedMemory
-from tokpress.loader.dataset import Batch, Part, PretokenizedDataset, make_batch, no_sequences, tensors_if
+from tokpress.loader.dataset import Batch, Part, PretokenizedDataset, cut_batch, make_batches, no_sequences, tensors_if
 from tokpress.loader.mixture import Mixture, Stages, Weights
 from tokpress.loader.order import parse_shuffle
 from tokpress.loader.prefetch import Copy, CudaCopier, InFlight, Prefetcher
@@ -29,14 +28,16 @@ from tokpress.loader.state import (
     SourceState,
     StageState,
     State,
-    add_to_digest,
+    add_digests,
     check_same_history,
+    digests_of,
     read_state,
 )
 from tokpress.loader.steps import Sharing, StepHistory
 
 SINGLE = "data"  # the name of a source that needs none
 _BLOCK_BYTES = 2**20  # of tokens, with shuffle="blocks"
+_BUNDLE_TOKENS = 2**19  # small batches are made several at a time, up to so many tokens
 
 
 class Loader:
@@ -48,7 +49,7 @@ class Loader:
     mixture; the others keep their proportions.
     `stages`: {sample: weights}: other weights, or another source, from that sample of the global order on.
     `drop_last`: leave out what does not fill the last step, so that all ranks make the same number of steps.
-    `threads`: make batches ahead, up to `prefetch` of them; 0: when they are asked for.
+    `threads`: make batches ahead, `prefetch` of them (small ones in bundles); 0: when they are asked for.
     `device`: a CUDA device to copy batches to, beside the training step.
     """
 
@@ -74,6 +75,9 @@ class Loader:
         self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
         self._drop_last = drop_last
         self._threads, self._prefetch = threads, max(prefetch, threads)
+        first = next(iter(self._sources.values()))
+        self._as_tensors = first.as_tensors
+        self._bundle_steps = max(_BUNDLE_TOKENS // (batch_size * first.seq_len), 1)
         sizes = {name: len(source) for name, source in self._sources.items()}
         mixture = Mixture(
             sizes,
@@ -112,31 +116,36 @@ class Loader:
         return self._batches(self._ticket)
 
     def _batches(self, ticket: int) -> Iterator[Batch]:
-        first = self._step
-        left = None if self._history.steps is None else self._history.steps - first
         arrivals = None if self._copier is None else InFlight(self._copier)
-        with closing(
-            Prefetcher(lambda k: self._make(first + k), left, threads=self._threads, ahead=self._prefetch)
-        ) as made:
-            for step in made:
+        bundles = self._history.bundles(self._step, most=self._bundle_steps)
+        with closing(Prefetcher(self._make, bundles, threads=self._threads, ahead=self._prefetch)) as made:
+            for step in (step for bundle in made for step in bundle):
                 if ticket != self._ticket:
                     raise UsageError("this iterator is out of date: a newer one, or load_state_dict, has taken over.")
                 self._samples, self._step = step.stop, self._step + 1
-                self._digest = add_to_digest(self._digest, step.all_samples.digests)
+                self._digest = add_digests(self._digest, step.digest)
                 if step.copy is not None and arrivals is not None:
                     yield arrivals.receive(step.copy)
                 elif step.batch is not None:
                     yield step.batch
 
-    def _make(self, step: int) -> _Step:
-        start, stop = self._history.samples_of(step)
+    def _make(self, steps: range) -> list[_Step]:
+        """Several full steps at once, or one that may not be full."""
+        start, first_stop = self._history.samples_of(steps[0])
+        stop = self._history.samples_of(steps[-1])[1]
+        size = first_stop - start
         every = self._schedule.samples(start, stop)
-        own = every[self._sharing.own(stop - start)]
+        whole = size == self._sharing.step_samples
+        own = every[self._sharing.own_of_many(len(steps)) if whole else self._sharing.own(size)]
         if not len(own):  # fewer samples left than ranks
-            return _Step(stop, every, None, None)
-        arrays = make_batch(self._parts(own), self._allocate)
-        batch = tensors_if(next(iter(self._sources.values())).as_tensors, arrays)
-        return _Step(stop, every, batch, None if self._copier is None else self._copier.start(batch))
+            return [_Step(stop, digests_of(every.digests, 1)[0], None, None)]
+        arrays = make_batches(self._parts(own), self._allocate, batches=len(steps))
+        made = []
+        for k, digest in enumerate(digests_of(every.digests, len(steps))):
+            batch = tensors_if(self._as_tensors, cut_batch(arrays, k, len(own) // len(steps)))
+            copy = None if self._copier is None else self._copier.start(batch)
+            made.append(_Step(start + (k + 1) * size, digest, batch, copy))
+        return made
 
     def _parts(self, own: Assignment) -> Sequence[Part]:
         if len(self._sources) == 1:
@@ -194,12 +203,11 @@ class Loader:
         return steps_with(doc, self._sources[name], name, epoch, self._schedule, self._history)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A step as it was made: the samples of all ranks, and this rank's batch."""
+class _Step(NamedTuple):
+    """A step as it was made: up to where, the digest of all ranks' samples, and this rank's batch."""
 
     stop: int
-    all_samples: Assignment
+    digest: int
     batch: Batch | None
     copy: Copy | None
 

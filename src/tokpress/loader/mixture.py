@@ -1,6 +1,6 @@
 """Several sources as one stream of samples, in exact proportions, entered anywhere.
 
-In: how many samples each source has, integer weights, stages. Out: sample number -> (source, how-manieth draw from it)
+In: how many samples each source has, integer weights, stages. Out: sample number -> (source, which draw from it it is)
 and back, in O(1). Within a stage the sources follow a fixed pattern as long as the sum of the weights: draw j of a source
 of weight w stands where (2j + 1) / 2w says, between the draws of the others. So any prefix holds of each source what its
 weight asks for, to within half a sample for each source in the mix.

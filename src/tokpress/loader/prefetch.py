@@ -1,29 +1,30 @@
 """Batches made ahead of time.
 
-In: a function that makes batch number k. Out: the batches in order, made by threads while the training step runs.
-Threads, because the work is copying memory, which NumPy does without the interpreter's lock: nothing is pickled, no
-shared memory has a name that could be left behind, and a process that ends takes its threads along. What goes wrong in a
-thread is raised where the batch was asked for.
+In: orders for batches, and a function that carries one out. Out: the batches in order, made by threads while the training
+step runs. Threads, because the work is copying memory, which NumPy does without the interpreter's lock: nothing is
+pickled, no shared memory has a name that could be left behind, and a process that ends takes its threads along. What goes
+wrong in a thread is raised where the batch was asked for.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+Order = TypeVar("Order")
 Made = TypeVar("Made")
 
 
-class Prefetcher(Generic[Made]):
-    """make(0), make(1), ... up to `steps` of them (None: without end). With no threads each is made when it is asked for."""
+class Prefetcher(Generic[Order, Made]):
+    """make(order) for each order, in order. With no threads each is made when it is asked for."""
 
-    def __init__(self, make: Callable[[int], Made], steps: int | None, *, threads: int, ahead: int) -> None:
+    def __init__(self, make: Callable[[Order], Made], orders: Iterable[Order], *, threads: int, ahead: int) -> None:
         self._make = make
-        self._numbers: Iterator[int] = count() if steps is None else iter(range(steps))
+        self._orders = iter(orders)
         self._ahead = ahead
         self._coming: deque[Future[Made]] = deque()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokpress-batch") if threads else None
@@ -33,7 +34,7 @@ class Prefetcher(Generic[Made]):
 
     def __next__(self) -> Made:
         if self._threads is None:
-            return self._make(next(self._numbers))
+            return self._make(next(self._orders))
         self._fill(self._threads)
         if not self._coming:
             raise StopIteration
@@ -42,15 +43,15 @@ class Prefetcher(Generic[Made]):
         return made
 
     def _fill(self, threads: ThreadPoolExecutor) -> None:
-        while len(self._coming) < self._ahead and (number := next(self._numbers, None)) is not None:
-            self._coming.append(threads.submit(self._make, number))
+        for order in islice(self._orders, self._ahead - len(self._coming)):
+            self._coming.append(threads.submit(self._make, order))
 
     def close(self) -> None:
         """Gives up what was not asked for; returns when no thread works any more."""
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
         self._coming.clear()
-        self._numbers = iter(())
+        self._orders = iter(())
 
 
 class Event(Protocol):

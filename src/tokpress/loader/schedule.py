@@ -34,7 +34,7 @@ class Assignment:
     sequences: Int64s  # in that source's packing
     digests: Words  # of each sample: its number, source and sequence
 
-    def __getitem__(self, part: slice) -> Assignment:
+    def __getitem__(self, part: slice | Int64s) -> Assignment:
         return Assignment(self.sources[part], self.sequences[part], self.digests[part])
 
     def __len__(self) -> int:

@@ -111,6 +111,12 @@ def _shown(stages: list[StageState]) -> str:
     return "; ".join(f"from {stage.start:,}: {stage.weights}" for stage in stages)
 
 
-def add_to_digest(digest: int, digests: Words) -> int:
-    """A sum, so that it does not matter how samples were batched; each summand knows its sample's number."""
-    return (digest + int(np.sum(digests, dtype=np.uint64))) % 2**64
+def digests_of(samples: Words, steps: int) -> list[int]:
+    """Of steps, from those of their samples: sums, so that it does not matter how samples were batched. Each summand
+    knows its sample's number."""
+    sums: list[int] = samples.reshape(steps, -1).sum(axis=1, dtype=np.uint64).tolist()
+    return sums
+
+
+def add_digests(digest: int, more: int) -> int:
+    return (digest + more) % 2**64

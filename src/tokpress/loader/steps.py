@@ -8,9 +8,12 @@ depends on the product alone, and the order of samples on neither.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from tokpress.batches import Int64s
 from tokpress.errors import UsageError
 from tokpress.loader.state import BatchState
 
@@ -32,6 +35,13 @@ class Sharing:
     @property
     def step_samples(self) -> int:
         return self.batch_size * self.world_size
+
+    def own_of_many(self, steps: int) -> slice | Int64s:
+        """This rank's part of several full steps, one after the other."""
+        if self.world_size == 1:
+            return slice(None)
+        first = np.arange(steps, dtype=np.int64)[:, None] * self.step_samples + self.rank * self.batch_size
+        return (first + np.arange(self.batch_size)).reshape(-1)
 
     def own(self, samples: int) -> slice:
         """This rank's part of a step of so many samples; a last step that is not full is dealt out evenly."""
@@ -60,6 +70,21 @@ class StepHistory:
         entry = self.batches[bisect_right(self.batches, step, key=lambda batch: batch.step) - 1]
         start = entry.sample + (step - entry.step) * entry.size
         return start, start + entry.size if self._total is None else min(start + entry.size, self._total)
+
+    def bundles(self, step: int, *, most: int) -> Iterator[range]:
+        """All steps from this one on, several together: 1, then 2, 4, ... so that the first one comes soon.
+
+        They belong to the last batch size; a last step that is not full stands alone.
+        """
+        last = self.batches[-1]
+        full = None if self._total is None else last.step + (self._total - last.sample) // last.size
+        count = 1
+        while full is None or step < full:
+            count = min(count, most if full is None else min(most, full - step))
+            yield range(step, step + count)
+            step, count = step + count, count * 2
+        if self.steps is not None and step < self.steps:
+            yield range(step, step + 1)
 
     def step_of(self, sample: int) -> int | None:
         """The step that has this sample; None: it is left over at the end."""

@@ -8,7 +8,6 @@ compared if asked for, when it is first touched.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +23,8 @@ from tokpress.store.reader import Shard, Store
 
 Verify = Literal["size", "first-touch"]  # sizes are always compared
 
+_GATHER_BYTES = 2**17  # whole rows gathered at once, before they are widened: they stay in the processor's cache
+_FEW_RUNS = 8  # for each shard: picking out a shard's runs costs as much as copying so many
 _LONG_RUN_TOKENS = 64  # from here on a slice a run is faster than an index a token
 
 
@@ -43,6 +44,10 @@ class Runs:
     @property
     def lengths(self) -> Int64s:
         return self.stops - self.starts
+
+    def in_rows(self, rows: Int64s) -> Runs:
+        """The same with row k as `rows[k]`."""
+        return Runs(rows[self.rows], self.columns, self.shards, self.starts, self.stops)
 
     def select(self, which: Any) -> Runs:
         return Runs(self.rows[which], self.columns[which], self.shards[which], self.starts[which], self.stops[which])
@@ -116,12 +121,13 @@ class TokenStream:
         return runs.select(runs.lengths > 0)  # a shard may have documents, but no tokens
 
     def copy_ids(self, runs: Runs, out: npt.NDArray[Any]) -> None:
-        _copy_by_shard(((index, self.shard(index).ids) for index in _shards_of(runs)), runs, out)
+        if len(runs):
+            _copy({index: self.shard(index).ids for index in _shards_of(runs)}, runs, out)
 
     def copy_mask(self, runs: Runs, out: npt.NDArray[np.uint8]) -> None:
         """1 where there is to be loss; all of a shard without a mask."""
-        masks = ((index, self._mask(index)) for index in _shards_of(runs))
-        _copy_by_shard(masks, runs, out)
+        if len(runs):
+            _copy({index: self._mask(index) for index in _shards_of(runs)}, runs, out)
 
     def _mask(self, index: int) -> npt.NDArray[np.uint8]:
         shard = self.shard(index)
@@ -162,28 +168,49 @@ def _shards_of(runs: Runs) -> list[int]:
     return sorted(set(runs.shards.tolist()))
 
 
-def _copy_by_shard(shards: Iterator[tuple[int, npt.NDArray[Any]]], runs: Runs, out: npt.NDArray[Any]) -> None:
-    one = len(runs) > 0 and bool((runs.shards == runs.shards[0]).all())
-    for index, data in shards:
-        _copy(data, runs if one else runs.select(runs.shards == index), out)
+def _copy(shards: dict[int, npt.NDArray[Any]], runs: Runs, out: npt.NDArray[Any]) -> None:
+    """shards[shard][start:stop] to out[row, column:...] for each run, in the way that costs least for runs like these."""
+    if len(shards) == 1:
+        _copy_from(next(iter(shards.values())), runs, out)
+    elif len(runs) < _FEW_RUNS * len(shards):
+        columns = (runs.rows, runs.columns, runs.shards, runs.starts, runs.stops)
+        for row, column, shard, start, stop in zip(*(values.tolist() for values in columns), strict=True):
+            out[row, column : column + stop - start] = shards[shard][start:stop]
+    else:
+        for shard, data in shards.items():
+            _copy_from(data, runs.select(runs.shards == shard), out)
 
 
-def _copy(data: npt.NDArray[Any], runs: Runs, out: npt.NDArray[Any]) -> None:
-    """data[starts:stops] to out[rows, columns:...], in the way that costs least for runs like these."""
+def _copy_from(data: npt.NDArray[Any], runs: Runs, out: npt.NDArray[Any]) -> None:
     lengths = runs.lengths
     length = int(lengths[0])
-    if length == out.shape[1] and (lengths == length).all() and len(runs) > 1:  # whole rows: one gather
-        rows = np.lib.stride_tricks.as_strided(data, (len(data) - length + 1, length), data.strides * 2)[runs.starts]
-        if len(runs) == len(out):
-            out[...] = rows
-        else:
-            out[runs.rows] = rows
+    if length == out.shape[1] and len(runs) == len(out) > 1 and (lengths == length).all():
+        _copy_rows(data, runs.starts, out)
     elif int(lengths.sum()) >= _LONG_RUN_TOKENS * len(runs):
-        columns = runs.columns.tolist()
-        for row, column, start, stop in zip(
-            runs.rows.tolist(), columns, runs.starts.tolist(), runs.stops.tolist(), strict=True
-        ):
+        columns = (runs.rows, runs.columns, runs.starts, runs.stops)
+        for row, column, start, stop in zip(*(values.tolist() for values in columns), strict=True):
             out[row, column : column + stop - start] = data[start:stop]
     else:
         run, within = ragged(lengths)
         out[runs.rows[run], runs.columns[run] + within] = data[runs.starts[run] + within]
+
+
+def _copy_rows(data: npt.NDArray[Any], starts: Int64s, out: npt.NDArray[Any]) -> None:
+    """Whole rows. Those of a packing without overlap are rows of the data itself, seen as a matrix: one gather."""
+    length = out.shape[1]
+    numbers, phases = np.divmod(starts, length)
+    phase = int(phases[0])
+    if not (phases == phase).all():
+        windows = np.lib.stride_tricks.as_strided(data, (len(data) - length + 1, length), data.strides * 2)
+        out[...] = windows[starts]
+        return
+    matrix = data[phase : phase + (len(data) - phase) // length * length].reshape(-1, length)
+    if out.dtype == data.dtype and out.flags.c_contiguous:
+        np.take(matrix, numbers, axis=0, out=out, mode="clip")
+        return
+    together = max(_GATHER_BYTES // (length * data.itemsize), 1)
+    scratch = np.empty((min(together, len(out)), length), data.dtype)
+    for row in range(0, len(out), together):
+        part = scratch[: len(out) - row]
+        np.take(matrix, numbers[row : row + together], axis=0, out=part, mode="clip")
+        out[row : row + together] = part
