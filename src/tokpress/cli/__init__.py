@@ -14,7 +14,7 @@ import click
 
 _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same name
     "build": "Tokenize files into a store.",
-    "pack": "Report what sequences of a length waste; plan best-fit ones.",
+    "pack": "Show what sequences of a length waste; plan best-fit.",
     "inspect": "Show what is in a store.",
     "verify": "Check every byte of a store.",
     "bench": "Measure tokenizers or worker counts on your own data.",

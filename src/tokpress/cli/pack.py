@@ -90,7 +90,7 @@ def _table(waste: Waste) -> Table:
     from tokpress.cli.show import safe
 
     table = Table(f"{waste.method}, split {safe(waste.split)}", "", "", box=None)
-    table.columns[1].justify = table.columns[2].justify = "right"
+    table.columns[1].justify = "right"
     rows = [
         ("sequences", waste.sequences, f"of {waste.seq_len:,} tokens"),
         ("tokens in them", waste.positions - waste.padding, f"{waste.efficiency:.2%} of all positions"),

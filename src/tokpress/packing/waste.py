@@ -67,7 +67,7 @@ def plot_waste(waste: Waste, figure: Figure) -> None:
     """Where the positions and the tokens go, and how full sequences are."""
     places, fills = figure.subplots(1, 2, width_ratios=[3, 4])
     kept = waste.tokens - waste.truncated_tokens + waste.repeated_tokens
-    parts = {"tokens": kept, "padding": waste.padding, "truncated": waste.truncated_tokens}
+    parts = {"tokens": kept, "padding": waste.padding, "left out": waste.truncated_tokens}
     bars = places.bar(list(parts), list(parts.values()), color=["tab:blue", "lightgrey", "tab:red"])
     shares = [waste.efficiency, waste.padding_share, waste.truncated_tokens / max(waste.tokens, 1)]
     places.bar_label(bars, [f"{share:.2%}" for share in shares])
