@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from tokpress.errors import StoreError, UsageError
+from tokpress.errors import StoreError
 from tokpress.packing.deal import number_dtype
 from tokpress.packing.waste import Waste
 from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
@@ -114,13 +114,13 @@ class StoredPlan:
             intact = path.read_bytes() == encode(_sealed(index))
         except StoreError as error:
             raise self.damaged(INDEX, str(error.__cause__)) from error
-        if not intact or index.format != FORMAT:
-            raise self.damaged(INDEX, "its checksum does not match")
         if index.format_version != FORMAT_VERSION:
             raise StoreError(
                 f"{path} has format version {index.format_version}; this tokpress reads version {FORMAT_VERSION}. "
                 f"Update tokpress. {self._advice}"
             )
+        if not intact or index.format != FORMAT:
+            raise self.damaged(INDEX, "its checksum does not match")
         if index.key.fingerprint != key.fingerprint:
             raise StoreError(f"{self._directory} is a plan of other tokens than {store.path} holds now. {self._advice}")
         if index.key != key or index.files.keys() != set(FILES):
@@ -142,12 +142,7 @@ class PlanWriter:
         self.directory = plan_directory(store, key)
         self._key = key
         self._files: dict[str, FileEntry] = {}
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise UsageError(
-                f"{self.directory} is no directory. Move it away, then run the same command again."
-            ) from None
+        self.directory.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> PlanWriter:
         for directory in (self.directory.parent.parent, self.directory.parent):
