@@ -100,7 +100,8 @@ def _table(waste: Waste) -> Table:
         ("though they fit", waste.docs_cut_that_fit, f"{_share(waste.docs_cut_that_fit, waste.docs)} of all documents"),
     ]
     if waste.repeated_tokens:
-        rows.insert(2, ("of these repeated", waste.repeated_tokens, f"{_share(waste.repeated_tokens, waste.tokens)} more"))
+        more = f"{_share(waste.repeated_tokens, waste.tokens)} of all tokens"
+        rows.insert(2, ("of these repeated", waste.repeated_tokens, more))
     for what, count, share in rows:
         table.add_row(what, f"{count:,}", share)
     return table
