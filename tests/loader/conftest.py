@@ -45,7 +45,7 @@ def add_masks(directory: Path, seed: int = 0) -> dict[str, list[int]]:
             path = directory / receipt.path("mask")
             path.write_bytes(mask.tobytes())
             entry = FileEntry(path.stat().st_size, file_checksum(path))
-            receipt = msgspec.structs.replace(receipt, files=receipt.files | {"mask": entry})  # noqa: PLW2901
+            receipt = msgspec.structs.replace(receipt, files=receipt.files | {"mask": entry})
         shards.append(receipt)
     changed = msgspec.structs.replace(split, shards=shards)
     write_manifest(directory, msgspec.structs.replace(manifest, splits=manifest.splits | {"train": changed}))

@@ -48,13 +48,11 @@ def fields_of(
         place = column + 1 if shift_labels else column  # of the token to predict
         target = row[place] if place < len(row) else None
         before = row[place - 1] if place > 0 else target  # what it is predicted from
-        if target is None or target.masked or (shift_labels and inputs[column] is None):
-            labels.append(-100)
-        elif mask_across_docs and (before is None or before.doc != target.doc):
-            labels.append(-100)
-        else:
-            labels.append(target.id)
-    position_ids, bounds = [], [0]
+        from_elsewhere = target is not None and (before is None or before.doc != target.doc)
+        ignored = target is None or target.masked or (shift_labels and inputs[column] is None)
+        labels.append(-100 if target is None or ignored or (mask_across_docs and from_elsewhere) else target.id)
+    position_ids: list[int] = []
+    bounds = [0]
     for column, token in enumerate(inputs):
         same = column > 0 and (token.doc if token else -1) == (inputs[column - 1].doc if inputs[column - 1] else -1)  # type: ignore[union-attr]
         position_ids.append(position_ids[-1] + 1 if same else 0)

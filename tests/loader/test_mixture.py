@@ -118,7 +118,7 @@ class TestStages:
         assert drawn(plain, 7) == drawn(staged, 7)
 
     def test_one_that_never_comes_is_an_error(self) -> None:
-        with pytest.raises(UsageError, match="from sample 100 on never comes: .* used up after 5 samples"):
+        with pytest.raises(UsageError, match=r"from sample 100 on never comes: .* used up after 5 samples"):
             mixture({"a": 5}, {"a": 1}, {100: {"a": 2}}, {"a": 1})
 
 

@@ -30,9 +30,10 @@ def slow_sample(n: int, position: int, *key: str | int) -> int:
     """The definition, a number at a time."""
     half_bits = max(((n - 1).bit_length() + 1) // 2, 3)
     value = position
+    keys: list[int] = derive_keys(*key, count=ROUNDS).tolist()
     while True:
         left, right = value >> half_bits, value % 2**half_bits
-        for round_key in derive_keys(*key, count=ROUNDS).tolist():
+        for round_key in keys:
             left, right = right, left ^ (slow_mix(right ^ round_key) >> (64 - half_bits))
         value = left << half_bits | right
         if value < n:
@@ -73,7 +74,7 @@ class TestBijection:
     @pytest.mark.parametrize("wrong", [-1, 10, 11, 2**62])
     def test_outside_is_an_error(self, wrong: int) -> None:
         for ask in (Permutation(10, 1).sample, Permutation(10, 1).position):
-            with pytest.raises(IndexError, match="not within 0 .. 9"):
+            with pytest.raises(IndexError, match=r"not within 0 \.\. 9"):
                 ask(wrong)
 
     def test_does_not_change_what_it_is_given(self) -> None:
@@ -111,8 +112,8 @@ def congruential(n: int) -> Int64s:
 
 
 def composition_excess(order: Int64s) -> float:
-    """Chi-square of how many samples of each tenth of the corpus (an ordered source) are in each batch, as standard deviations
-    from what drawing without replacement gives; about 0 if random, far below if too even, far above if clumped."""
+    """Chi-square of how many samples of each tenth of the corpus (an ordered source) are in each batch, as standard
+    deviations from what is expected: about 0 if random, far below if too even, far above if clumped."""
     batches = order[: len(order) // BATCH * BATCH].reshape(-1, BATCH) * 10 // len(order)
     counts = np.stack([(batches == tenth).sum(axis=1) for tenth in range(10)], axis=1)
     expected = BATCH / 10

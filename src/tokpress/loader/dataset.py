@@ -97,12 +97,14 @@ class PretokenizedDataset:
     def __getitem__(self, i: int) -> Batch:
         if not -len(self) <= i < len(self):
             raise IndexError(f"sequence {i} is outside this dataset's {len(self):,} sequences")
-        arrays = make_batches([Part(self, np.zeros(1, np.int64), np.array([i % len(self)], np.int64))])
-        return tensors_if(self.as_tensors, {name: array[0] for name, array in arrays.items()})
+        return self.__getitems__([i % len(self)])[0]
 
-    def __getitems__(self, indices: Sequence[int]) -> Batch:
-        """A whole batch for torch's `DataLoader`; `make_dataloader` sets it up."""
-        return self.batch(indices)
+    def __getitems__(self, indices: Sequence[int]) -> list[Batch]:
+        """Several sequences with one gather; what torch's `DataLoader` asks for, if a dataset has it."""
+        sequences = np.asarray(indices, np.int64)
+        arrays = make_batches([Part(self, np.arange(len(sequences)), sequences)], batches=len(sequences))
+        rows = ({name: array[k] for name, array in arrays.items()} for k in range(len(sequences)))
+        return [tensors_if(self.as_tensors, row) for row in rows]
 
     def batch(self, indices: Sequence[int] | Int64s) -> Batch:
         """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""

@@ -8,10 +8,11 @@ for the steps that follow: a NumPy call costs the same for a batch as for many o
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,8 @@ from tokpress.loader.mixture import Mixture
 from tokpress.loader.order import Shuffle, make_order
 from tokpress.loader.permutation import Words, derive_keys, mix
 
-CHUNK_SAMPLES = 8192
-_KEPT_CHUNKS = 4
+WINDOW_SAMPLES = 8192
+_KEPT_WINDOWS = 4  # threads may be a little behind each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,14 @@ class Assignment:
 
     def __len__(self) -> int:
         return len(self.sequences)
+
+
+class _Window(NamedTuple):
+    """Samples [start, stop) as they were worked out."""
+
+    start: int
+    stop: int
+    assignment: Assignment
 
 
 class Schedule:
@@ -62,7 +71,7 @@ class Schedule:
         self._block_samples = block_samples
         self._counts = np.array([sizes[name] for name in self._names], np.int64)
         self._name_keys = np.array([derive_keys("source", name, count=1)[0] for name in self._names], np.uint64)
-        self._chunks: OrderedDict[int, Assignment] = OrderedDict()
+        self._windows: deque[_Window] = deque(maxlen=_KEPT_WINDOWS)
         self._lock = threading.Lock()
         self.order = lru_cache(maxsize=4 * len(sizes))(self._make_order)
 
@@ -72,29 +81,24 @@ class Schedule:
 
     def samples(self, start: int, stop: int) -> Assignment:
         """What samples [start, stop) are; `stop` is not beyond the end."""
-        first, last = start // CHUNK_SAMPLES, max(stop - 1, start) // CHUNK_SAMPLES
-        parts = [
-            self._chunk(chunk)[max(start - chunk * CHUNK_SAMPLES, 0) : max(stop - chunk * CHUNK_SAMPLES, 0)]
-            for chunk in range(first, last + 1)
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        return Assignment(
-            np.concatenate([part.sources for part in parts]),
-            np.concatenate([part.sequences for part in parts]),
-            np.concatenate([part.digests for part in parts]),
-        )
+        with self._lock:  # two threads that want the same samples: one works them out
+            window = next((w for w in reversed(self._windows) if w.start <= start and stop <= w.stop), None)
+            if window is None:
+                window = self._open_window(start, stop)
+        return window.assignment[start - window.start : stop - window.start]
 
-    def _chunk(self, chunk: int) -> Assignment:
-        with self._lock:  # two threads that want the same chunk: one works it out
-            if chunk not in self._chunks:
-                self._chunks[chunk] = self._assign(chunk * CHUNK_SAMPLES)
-                while len(self._chunks) > _KEPT_CHUNKS:
-                    self._chunks.popitem(last=False)
-            return self._chunks[chunk]
+    def _open_window(self, start: int, stop: int) -> _Window:
+        """Works out what is asked for and, if that goes on where it was before, more and more beyond it."""
+        near = self._windows and self._windows[-1].start <= start <= self._windows[-1].stop
+        ahead = min(2 * len(self._windows[-1].assignment), WINDOW_SAMPLES) if near else 0
+        stop = max(stop, start + ahead)
+        if self.total is not None:
+            stop = min(stop, self.total)
+        window = _Window(start, stop, self._assign(start, stop))
+        self._windows.append(window)
+        return window
 
-    def _assign(self, start: int) -> Assignment:
-        stop = start + CHUNK_SAMPLES if self.total is None else min(start + CHUNK_SAMPLES, self.total)
+    def _assign(self, start: int, stop: int) -> Assignment:
         samples = np.arange(start, stop, dtype=np.int64)
         sources, draws = self.mixture.draws(samples)
         epochs, positions = np.divmod(draws, self._counts[sources])

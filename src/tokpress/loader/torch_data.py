@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokpress.errors import UsageError
-from tokpress.loader.dataset import PretokenizedDataset, no_sequences
+from tokpress.loader.dataset import Batch, PretokenizedDataset, no_sequences
 from tokpress.loader.order import make_order, parse_shuffle
 from tokpress.loader.steps import Sharing
 from tokpress.store.reader import Store
@@ -42,8 +42,8 @@ def make_dataloader(
 ) -> DataLoader[Any]:
     """One epoch of a store at a time. `dataset_options` are those of `PretokenizedDataset`, if `data` is not one yet.
 
-    Workers stay alive between epochs; memory is pinned where there is a GPU. `loader.batch_sampler.set_epoch(n)` gives
-    epoch n its order; going through the loader once more takes the next one by itself.
+    Workers stay alive between epochs; memory is pinned where there is a GPU. `loader.sampler.set_epoch(n)` gives epoch n
+    its order; going through the loader once more takes the next one by itself.
     """
     try:
         import torch
@@ -59,9 +59,9 @@ def make_dataloader(
         drop_last=drop_last,
     )
     return DataLoader(
-        dataset,  # type: ignore[arg-type] # it has what a map-style dataset needs
-        batch_sampler=steps,
-        collate_fn=already_a_batch,
+        Batches(dataset),  # type: ignore[arg-type] # it has what a map-style dataset needs
+        sampler=steps,  # of whole batches
+        batch_size=None,
         num_workers=num_workers,
         persistent_workers=num_workers > 0,
         prefetch_factor=prefetch_factor if num_workers else None,
@@ -69,9 +69,14 @@ def make_dataloader(
     )
 
 
-def already_a_batch(batch: Any) -> Any:
-    """For `collate_fn`: the dataset gives whole batches. A function of a module, so that workers can be spawned."""
-    return batch
+class Batches:
+    """A dataset whose items are whole batches, for a sampler that gives the sequences of each."""
+
+    def __init__(self, data: PretokenizedDataset) -> None:
+        self.data = data
+
+    def __getitem__(self, sequences: list[int]) -> Batch:
+        return self.data.batch(sequences)
 
 
 class StepSampler:
