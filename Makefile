@@ -36,6 +36,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy bench/loader.py
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -43,6 +44,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/build.py
+	$(BIN)/python bench/loader.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo

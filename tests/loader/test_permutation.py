@@ -32,7 +32,7 @@ def slow_sample(n: int, position: int, *key: str | int) -> int:
     value = position
     keys: list[int] = derive_keys(*key, count=ROUNDS).tolist()
     while True:
-        left, right = value >> half_bits, value % 2**half_bits
+        left, right = value >> half_bits, value & ((1 << half_bits) - 1)
         for round_key in keys:
             left, right = right, left ^ (slow_mix(right ^ round_key) >> (64 - half_bits))
         value = left << half_bits | right

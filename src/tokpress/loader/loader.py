@@ -93,6 +93,8 @@ class Loader:
             shuffle=self._shuffle,
             block_samples={name: _block_samples(source) for name, source in self._sources.items()},
         )
+        for source in self._sources.values():
+            source.stream.expect(scattered=self._shuffle == "samples")
         self._samples = self._step = self._digest = 0
         self._start_batches([])
         self._ticket = 0  # of the iterator that may go on

@@ -126,7 +126,7 @@ class Mixture:
         sources = np.empty(len(samples), np.intp)
         draws = np.empty(len(samples), np.int64)
         where = np.searchsorted(self._starts, samples, "right") - 1
-        for index in np.unique(where).tolist():
+        for index in np.flatnonzero(np.bincount(where)).tolist():
             stretch = self.stretches[index]
             here = where == index
             sources[here], further = stretch.pattern.draws(samples[here] - stretch.start)

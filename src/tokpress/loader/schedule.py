@@ -103,9 +103,10 @@ class Schedule:
         sources, draws = self.mixture.draws(samples)
         epochs, positions = np.divmod(draws, self._counts[sources])
         sequences = np.empty(len(samples), np.int64)
-        for source in np.unique(sources).tolist():
+        for source in np.flatnonzero(np.bincount(sources)).tolist():
             of_source = sources == source
-            for epoch in np.unique(epochs[of_source]).tolist():
+            of_epochs = epochs[of_source]
+            for epoch in range(int(of_epochs.min()), int(of_epochs.max()) + 1):  # none is left out
                 here = of_source & (epochs == epoch)
                 sequences[here] = self.order(self._names[source], epoch).samples(positions[here])
         digests = mix(mix(samples.astype(np.uint64)) ^ self._name_keys[sources])

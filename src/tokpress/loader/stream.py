@@ -7,6 +7,9 @@ compared if asked for, when it is first touched.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -71,6 +74,7 @@ class TokenStream:
         self.store = store
         self.has_mask = any("mask" in receipt.files for receipt in store.manifest.splits[store.split_name].shards)
         self._verify = verify
+        self._scattered = False
         self._sound: dict[int, Shard] = {}
         self._lock = threading.Lock()
         self._token_ends = store.shard_token_ends
@@ -79,10 +83,18 @@ class TokenStream:
 
     def __getstate__(self) -> dict[str, Any]:
         """Maps and locks stay here: the other process opens, and checks, for itself."""
-        return {"store": self.store, "verify": self._verify}
+        return {"store": self.store, "verify": self._verify, "scattered": self._scattered}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["store"], state["verify"])  # type: ignore[misc]
+        self._scattered = state["scattered"]
+
+    def expect(self, *, scattered: bool) -> None:
+        """How tokens will be asked for: from all over, or in long runs. Advice to the system, which reads ahead or not."""
+        with self._lock:
+            self._scattered = scattered
+            for shard in self._sound.values():
+                _advise(shard.ids, scattered=scattered)
 
     def shard(self, index: int) -> Shard:
         """A shard whose files are as long as they should be and, if asked for, hold what they should."""
@@ -92,6 +104,7 @@ class TokenStream:
                 shard = self.store.shard(index)
                 if self._verify == "first-touch" and index not in self._sound:
                     self._check(shard)
+                _advise(shard.ids, scattered=self._scattered)
                 self._sound[index] = shard
         return shard
 
@@ -155,6 +168,13 @@ class TokenStream:
         joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
         order = np.lexsort((joined[1], joined[0]))
         return Segments(*(column[order] for column in joined))
+
+
+def _advise(data: npt.NDArray[Any], *, scattered: bool) -> None:
+    """Of a map whose rows are read one here, one there, the system should not read megabytes around each of them."""
+    if sys.platform == "linux" and len(data):
+        advice = mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.nbytes), advice)
 
 
 def ragged(counts: Int64s) -> tuple[Int64s, Int64s]:

@@ -51,6 +51,7 @@ def make_dataloader(
     except ImportError as error:
         raise UsageError("make_dataloader needs torch. Install it: pip install 'tokpress[torch]'") from error
     dataset = _dataset(data, seq_len, dataset_options)
+    dataset.stream.expect(scattered=shuffle is True)
     steps = StepSampler(
         len(dataset),
         Sharing(batch_size=batch_size, rank=rank, world_size=world_size),

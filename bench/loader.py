@@ -1,0 +1,260 @@
+"""How fast batches come: tokpress.Loader against a bare NumPy gather, LitData and MosaicML Streaming, on the same tokens.
+
+    python bench/loader.py            about 10 minutes, prints Markdown
+    python bench/loader.py --quick    fewer tokens and rounds, to see that it works
+
+Shuffled batches of 16 sequences, one process, every contender a process of its own, one after the other and several times
+over; ratios are medians over rounds. The bare gather is what NumPy can do at most: rows of a memory map, in random order,
+nothing else. Then a store of 10^12 tokens (sparse files): time to the first batch, and to the next one after resuming in
+the middle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import corpus
+import measure
+import msgspec
+import numpy as np
+
+import tokpress
+from tokpress.store.manifest import FileEntry, read_manifest, write_manifest
+
+BATCH = 16
+WARM_UP = 50  # batches
+PEERS = Path(__file__).with_name("loader_peers.py")
+PEERS_ENVIRONMENT = corpus.ROOT / "bench" / ".venv-loaders"
+MOSAICML = "mosaicml-streaming==0.13.0"
+HUGE_SHARDS, HUGE_SHARD_TOKENS, HUGE_DOC_TOKENS = 1000, 10**9, 10**6
+
+
+def timed(next_batch: Callable[[], Any], seq_len: int, seconds: float) -> dict[str, float]:
+    """Tokens a second, and by how much the process's own memory grew while it was measured."""
+    for _ in range(WARM_UP):
+        next_batch()
+    before, batches, began = anonymous_bytes(), 0, perf_counter()
+    while perf_counter() - began < seconds:
+        for _ in range(20):
+            next_batch()
+        batches += 20
+    rate = batches * BATCH * seq_len / (perf_counter() - began)
+    return {"tokens_per_s": rate, "memory": anonymous_bytes(), "growth": anonymous_bytes() - before}
+
+
+def anonymous_bytes() -> int:
+    """Memory that is the process's own; pages of mapped files are the system's cache."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def run_gather(store: str, seq_len: int, seconds: float, dtype: str) -> dict[str, float]:
+    """From the largest shard, in its own dtype or widened as a model wants it."""
+    opened = tokpress.open(store)
+    ids = max((opened.shard(i).ids for i in range(len(opened.shard_token_ends))), key=len)
+    rows = ids[: len(ids) // seq_len * seq_len].reshape(-1, seq_len)
+    rng = np.random.default_rng(0)
+
+    def next_batch() -> Any:
+        batch = rows[rng.integers(0, len(rows), BATCH)]
+        return batch if dtype == "stored" else batch.astype(dtype)
+
+    return timed(next_batch, seq_len, seconds)
+
+
+def run_tokpress(store: str, seq_len: int, seconds: float, dtype: str, threads: int = 0) -> dict[str, float]:
+    opened = tokpress.open(store)
+    data = tokpress.PretokenizedDataset(
+        opened,
+        seq_len=seq_len,
+        fields=["input_ids"],
+        dtype=opened.dtype if dtype == "stored" else dtype,
+        output="numpy",
+    )
+    loader = tokpress.Loader(data, batch_size=BATCH, max_epochs=math.inf, threads=threads)
+    return timed(iter(loader).__next__, seq_len, seconds)
+
+
+def run_all_fields(store: str, seq_len: int, seconds: float, dtype: str) -> dict[str, float]:
+    fields = ["input_ids", "labels", "position_ids", "cu_seqlens", "doc_ids", "loss_mask"]
+    data = tokpress.PretokenizedDataset(
+        store, seq_len=seq_len, fields=fields, dtype=dtype, output="torch", shift_labels=True, mask_across_docs=True
+    )
+    loader = tokpress.Loader(data, batch_size=BATCH, max_epochs=math.inf)
+    return timed(iter(loader).__next__, seq_len, seconds)
+
+
+CONTENDERS: dict[str, Callable[..., dict[str, float]]] = {
+    "gather": run_gather,
+    "tokpress": run_tokpress,
+    "all-fields": run_all_fields,
+}
+
+
+def contend(name: str, store: Path, seq_len: int, seconds: float, dtype: str) -> dict[str, float]:
+    """One of ours, in a process of its own."""
+    command = [sys.executable, __file__, "--contender", name, str(store), str(seq_len), str(seconds), dtype]
+    result: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return result
+
+
+def peer(*arguments: object) -> dict[str, float]:
+    if not (PEERS_ENVIRONMENT / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", PEERS_ENVIRONMENT], check=True)
+        pip = [str(PEERS_ENVIRONMENT / "bin" / "pip"), "install", "--quiet"]
+        subprocess.run([*pip, "-r", str(PEERS.with_suffix(".txt"))], check=True)
+        subprocess.run([*pip, "--no-deps", MOSAICML], check=True)
+        (PEERS_ENVIRONMENT / "ready").touch()
+    command = [str(PEERS_ENVIRONMENT / "bin" / "python"), str(PEERS), *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else {}
+
+
+def store_of(size: int) -> tokpress.Store:
+    """The corpus with Llama 3's tokenizer, in one shard: the bare gather needs all tokens in one map."""
+    source, out = corpus.jsonl_of(size), corpus.DATA / f"loader-{size // 10**6}MB"
+    return tokpress.build(
+        source, tokenizer=corpus.llama3(), out=out, workers=1, unit_size="1TB", shard_size="1TB", max_rejects="100%"
+    )
+
+
+def compare(store: tokpress.Store, seq_len: int, rounds: int, seconds: float) -> None:
+    tokens = store.path / "shards" / f"{store.manifest.splits['train'].shards[0].name}.bin"
+    peers = {name: corpus.DATA / f"loader-{name}" for name in ("litdata", "mosaicml")}
+    for name, out in peers.items():
+        peer("write", name, tokens, store.manifest.dtype, seq_len, out)
+    found: dict[str, list[dict[str, float]]] = {}
+    for _ in range(rounds):
+        for dtype in ("stored", "int64"):
+            for name in ("gather", "tokpress"):
+                found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
+        found.setdefault("all fields", []).append(contend("all-fields", store.path, seq_len, seconds, "int64"))
+        for name, out in peers.items():
+            found.setdefault(name, []).append(peer("read", name, out, seq_len, seconds))
+    for out in peers.values():
+        shutil.rmtree(out)
+    names = {
+        "tokpress, stored": f"tokpress.Loader, {store.manifest.dtype} as stored",
+        "gather, stored": "bare NumPy gather from a memory map",
+        "tokpress, int64": "tokpress.Loader, int64",
+        "gather, int64": "bare NumPy gather, then astype(int64)",
+        "all fields": "tokpress.Loader, all six fields, tensors",
+        "litdata": "LitData TokensLoader, int32",
+        "mosaicml": "MosaicML StreamingDataset, int64",
+    }
+    print(f"| seq_len {seq_len:,}, batch {BATCH}, shuffled | M tokens/s | own memory | grew by |\n|---|---|---|---|")
+    for key, name in names.items():
+        runs = sorted(found[key], key=lambda run: run["tokens_per_s"])
+        run = runs[len(runs) // 2]
+        own = f"{run['memory'] / 1e6:,.0f} MB | {run['growth'] / 1e6:,.1f} MB" if "memory" in run else "|"
+        print(f"| {name} | {run['tokens_per_s'] / 1e6:,.1f} | {own} |")
+    pairs = [
+        ("tokpress, stored", "gather, stored"),
+        ("tokpress, int64", "gather, int64"),
+        ("tokpress, stored", "litdata"),
+        ("tokpress, int64", "mosaicml"),
+    ]
+    for ours, theirs in pairs:
+        both = zip(found[ours], found[theirs], strict=True)
+        ratio = statistics.median(our["tokens_per_s"] / their["tokens_per_s"] for our, their in both)
+        print(f"\n{names[ours]} / {names[theirs]}: {ratio:.2f} (median of {rounds})", flush=True)
+    print()
+
+
+def huge_store() -> Path:
+    """10^12 tokens that take no room: every file is a hole but the document ends."""
+    out = corpus.DATA / "loader-huge"
+    shutil.rmtree(out, ignore_errors=True)
+    source = corpus.DATA / "one.jsonl"
+    source.write_text('{"text": "a"}\n')
+    tokpress.build(source, tokenizer="bytes", out=out)
+    manifest = read_manifest(out)
+    split = manifest.splits["train"]
+    docs = HUGE_SHARD_TOKENS // HUGE_DOC_TOKENS
+    ends = (np.arange(1, docs + 1, dtype="<i8") * HUGE_DOC_TOKENS).tobytes()
+    files = {"bin": 2 * HUGE_SHARD_TOKENS, "ends": 8 * docs, "pos": 8 * docs}
+    entries = {extension: FileEntry(size, "0" * 16) for extension, size in files.items()}
+    shards = []
+    for number in range(HUGE_SHARDS):
+        numbers = {"number": number, "docs": docs, "tokens": HUGE_SHARD_TOKENS}
+        shards.append(msgspec.structs.replace(split.shards[0], **numbers, sources=[(0, docs)], files=entries))
+        for extension, size in files.items():
+            with (out / shards[-1].path(extension)).open("wb") as file:
+                file.truncate(size)
+        (out / shards[-1].path("ends")).write_bytes(ends)
+    totals = {"docs": docs * HUGE_SHARDS, "tokens": HUGE_SHARD_TOKENS * HUGE_SHARDS}
+    huge = msgspec.structs.replace(split, shards=shards, **totals)
+    write_manifest(out, msgspec.structs.replace(manifest, splits={"train": huge}))
+    return out
+
+
+def run_huge(store: str) -> dict[str, float]:
+    """From nothing open to the first batch, and to the next one in the middle; everything is imported already."""
+    tokpress.PretokenizedDataset, tokpress.Loader  # noqa: B018 - imports them
+
+    def opened() -> tokpress.Loader:
+        data = tokpress.PretokenizedDataset(store, seq_len=2048, output="numpy")
+        return tokpress.Loader(data, batch_size=BATCH)
+
+    began = perf_counter()
+    loader = opened()
+    batches = iter(loader)
+    next(batches)
+    first = perf_counter() - began
+    state = loader.state_dict()
+    middle = len(loader) // 2
+    state |= {"samples": middle * BATCH, "step": middle}
+    began = perf_counter()
+    loader = opened()
+    loader.load_state_dict(state)
+    batches = iter(loader)
+    next(batches)
+    return {"first_ms": first * 1e3, "resume_ms": (perf_counter() - began) * 1e3, "memory": anonymous_bytes()}
+
+
+def huge(rounds: int) -> None:
+    store = huge_store()
+    command = [sys.executable, __file__, "--contender", "huge", str(store)]
+    runs = [json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout) for _ in range(rounds)]
+    shutil.rmtree(store)
+    first, resume, memory = (statistics.median(run[key] for run in runs) for key in ("first_ms", "resume_ms", "memory"))
+    print(f"{HUGE_SHARDS * HUGE_SHARD_TOKENS:.0e} tokens in {HUGE_SHARDS:,} shards (median of {rounds}):")
+    print(f"first batch after {first:.0f} ms, resumed in the middle after {resume:.0f} ms, {memory / 1e6:.0f} MB\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--contender", nargs="+", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.contender:
+        name, store, *rest = args.contender
+        if name == "huge":
+            print(json.dumps(run_huge(store)))
+        else:
+            print(json.dumps(CONTENDERS[name](store, int(rest[0]), float(rest[1]), rest[2])))
+        return
+    rounds, seconds, size = (1, 1.0, 20 * 10**6) if args.quick else (args.rounds, 5.0, 400 * 10**6)
+    store = store_of(size)
+    print(f"{measure.machine()}; {store.num_tokens:,} tokens, {store.manifest.dtype}\n", flush=True)
+    for seq_len in (2048, 8192):
+        compare(store, seq_len, rounds, seconds)
+    huge(rounds)
+
+
+if __name__ == "__main__":
+    main()
