@@ -36,6 +36,7 @@ FLAGS = {
     "bench": [
         *("tokenizer", "INPUTS", "--tokenizer", *READING, "--json"),
         *("workers", "INPUTS", "--tokenizer", "--up-to", "--scratch", "--plot", *READING, "--json"),
+        *("loader", "STORE", "--seq-len", "--method", "--batch-size", "--split", "--seconds", "--json"),
     ],
     "train-tokenizer": [
         "INPUTS",
@@ -81,7 +82,7 @@ class TestHelp:
     def test_of_a_verb_explains_each_flag_and_shows_examples(self, cli: Cli, verb: str) -> None:
         result = cli(verb, "--help")
         assert result.code == 0
-        inner = "".join(cli(verb, name, "--help").out for name in ("tokenizer", "workers") if verb == "bench")
+        inner = "".join(cli(verb, name, "--help").out for name in ("tokenizer", "workers", "loader") if verb == "bench")
         assert all(flag in result.out + inner for flag in FLAGS[verb])
         explained, _, examples = result.out.partition("\n  Examples:\n")
         assert examples

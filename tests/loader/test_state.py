@@ -62,6 +62,21 @@ class TestRecord:
         assert (state["samples"], state["step"]) == (24, 5)
         assert len(second) == 3 + (len(data) - 12) // 6
 
+    def test_a_finished_run_goes_on_with_more_epochs_where_it_ended(self, data: Data) -> None:
+        """Its last step was not full; not a sample is left out or comes twice."""
+        size = len(data) // 3 + 1
+        finished = tokpress.Loader(data, batch_size=size, drop_last=False)
+        state = after(finished, len(finished))
+        assert state["samples"] == len(data) < len(finished) * size
+        more = tokpress.Loader(data, batch_size=size, drop_last=False, max_epochs=2)
+        more.load_state_dict(state)
+        assert more.where(2) == finished.where(2)
+        rows = [tuple(row) for batch in more for row in batch["input_ids"].tolist()]
+        assert sorted(rows) == sorted(tuple(data[i]["input_ids"].tolist()) for i in range(len(data)))
+        assert more.state_dict()["samples"] == 2 * len(data)
+        straight = tokpress.Loader(data, batch_size=size, drop_last=False, max_epochs=2)
+        assert more.state_dict()["digest"] == after(straight, len(straight))["digest"]
+
 
 class TestRefused:
     def state(self, data: Data, **options: Any) -> dict[str, Any]:
@@ -118,6 +133,11 @@ class TestRefused:
     def test_a_damaged_one(self, data: Data) -> None:
         state = self.state(data) | {"samples": "many"}
         with pytest.raises(UsageError, match=r"not a loader's state: .*samples"):
+            tokpress.Loader(data, batch_size=4).load_state_dict(state)
+
+    def test_one_beyond_the_end(self, data: Data) -> None:
+        state = self.state(data, max_epochs=3) | {"samples": 2 * len(data)}
+        with pytest.raises(UsageError, match=r"at sample .*, this loader ends at .* Raise max_epochs"):
             tokpress.Loader(data, batch_size=4).load_state_dict(state)
 
     def test_and_the_loader_is_as_before(self, data: Data) -> None:

@@ -17,7 +17,7 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "pack": "Show what sequences of a length waste; plan best-fit.",
     "inspect": "Show what is in a store.",
     "verify": "Check every byte of a store.",
-    "bench": "Measure tokenizers or worker counts on your own data.",
+    "bench": "Measure tokenizers, workers or loaders on your own data.",
     "train-tokenizer": "Make a tokenizer from text.",
     "demo": "All of the above on text this machine already has.",
 }

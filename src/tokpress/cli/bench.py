@@ -11,6 +11,7 @@ from tokpress.cli.options import read_options, unescape
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tokpress.loader.measure import LoaderRate
     from tokpress.run.measure import EncoderRate, WorkersRate
 
 _EPILOG = """
@@ -18,12 +19,13 @@ _EPILOG = """
 Examples:
   tokpress bench tokenizer corpus.jsonl --tokenizer tokenizer.json
   tokpress bench workers 'data/*.jsonl' --tokenizer tokenizer.json --up-to 16 --plot workers.png
+  tokpress bench loader tokens --seq-len 2048 --batch-size 16
 """
 
 
 @click.group(epilog=_EPILOG)
 def command() -> None:
-    """Measure tokenizers or worker counts on your own data."""
+    """Measure tokenizers, worker counts or loaders on your own data."""
 
 
 @command.command(epilog=_EPILOG)
@@ -84,6 +86,41 @@ def workers(
         console.print(f"Plot written to [bold]{plot}[/]")
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rates), indent=1))
+
+
+@command.command(epilog=_EPILOG)
+@click.argument("store", type=click.Path())
+@click.option("--seq-len", type=click.IntRange(min=1), default=2048, show_default=True)
+@click.option("--method", default="concat", show_default=True, help="concat, pad, or bestfit with a plan.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True)
+@click.option("--split", default="train", show_default=True)
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), default=2.0, show_default=True, help="For each row."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON on standard output.")
+def loader(store: str, as_json: bool, **options: Any) -> None:
+    """Read STORE as a training run would, shuffled; show tokens a second for several numbers of threads."""
+    import msgspec
+
+    from tokpress.cli.show import err_console
+    from tokpress.loader.measure import loader_rates
+
+    console = err_console()
+    with console.status("reading batches"):
+        rates = list(loader_rates(store, **options))
+    console.print(_loader_table(rates))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(rates), indent=1))
+
+
+def _loader_table(rates: list[LoaderRate]) -> Table:
+    from rich.table import Table
+
+    table = Table("way", "M tokens/s", "batches/s", "first batch", box=None)
+    for rate in rates:
+        first = f"{rate.first_batch_ms:,.1f} ms"
+        table.add_row(rate.way, f"{rate.tokens_per_s / 1e6:,.1f}", f"{rate.batches_per_s:,.0f}", first)
+    return table
 
 
 def _encoder_table(rates: list[EncoderRate]) -> Table:

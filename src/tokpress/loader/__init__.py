@@ -12,9 +12,11 @@ number alone.
     dataset      PretokenizedDataset: sequence number -> fields
     buffers      memory for batches, used again when nobody looks at it any more
     prefetch     batches made ahead of time, by threads; copied to a device on a stream of its own
+    steps        which samples make up a step, and which of them a rank takes
     state        where a loader is: a small dictionary
     loader       Loader: all of it together
     provenance   which documents are in a step, and in which step is a document
     torch_data   make_dataloader, for those who have a torch DataLoader in their loop
     pairs        load_pretokenized_dataset: (input_ids, target_ids)
+    measure      rates for `tokpress bench loader`
 """

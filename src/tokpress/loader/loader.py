@@ -109,7 +109,12 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """Goes on after what was delivered last."""
-        if self._step == self._history.steps and self._step > 0:
+        if self._history.steps == 0:
+            raise UsageError(
+                f"{self._schedule.total:,} samples do not fill a single step of {self._sharing.step_samples:,} "
+                "(batch_size * world_size). Give a smaller batch_size, or drop_last=False."
+            )
+        if self._step == self._history.steps:
             raise UsageError(
                 f"the loader is at its end, after {self._samples:,} samples. For more epochs, which follow each other "
                 "without a pause, give max_epochs=N; to start again, make a new loader."
@@ -166,6 +171,10 @@ class Loader:
         """Goes on from there, at once. Batch size, ranks, threads and what comes later in the mixture may be others."""
         saved = read_state(state)
         check_same_history(saved, self._state())
+        if self._schedule.total is not None and saved.samples > self._schedule.total:
+            raise UsageError(
+                f"the state is at sample {saved.samples:,}, this loader ends at {self._schedule.total:,}. Raise max_epochs."
+            )
         self._samples, self._step, self._digest = saved.samples, saved.step, int(saved.digest, 16)
         self._start_batches(saved.batches)
         self._ticket += 1
@@ -174,7 +183,8 @@ class Loader:
         """From here on steps have this loader's size."""
         batches = [batch for batch in before if batch.sample < self._samples]
         size = self._sharing.step_samples
-        if not batches or batches[-1].size != size:
+        # Also after a last step that was not full, if the stream goes on after all (a larger max_epochs).
+        if not batches or batches[-1].size != size or batches[-1].first_sample(self._step) != self._samples:
             batches.append(BatchState(sample=self._samples, step=self._step, size=size))
         self._history = StepHistory(batches, self._schedule.total, drop_last=self._drop_last)
 

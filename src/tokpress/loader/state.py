@@ -41,6 +41,10 @@ class BatchState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     step: int
     size: int
 
+    def first_sample(self, step: int) -> int:
+        """Where a step begins."""
+        return self.sample + (step - self.step) * self.size
+
 
 class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = VERSION

@@ -67,9 +67,12 @@ class StepHistory:
         if step < 0 or (self.steps is not None and step >= self.steps):
             has = "no end" if self.steps is None else f"{self.steps:,} steps"
             raise IndexError(f"there is no step {step}: this loader has {has}")
-        entry = self.batches[bisect_right(self.batches, step, key=lambda batch: batch.step) - 1]
-        start = entry.sample + (step - entry.step) * entry.size
-        return start, start + entry.size if self._total is None else min(start + entry.size, self._total)
+        index = bisect_right(self.batches, step, key=lambda batch: batch.step) - 1
+        start = self.batches[index].first_sample(step)
+        stop = start + self.batches[index].size
+        if index + 1 < len(self.batches):
+            return start, min(stop, self.batches[index + 1].sample)
+        return start, stop if self._total is None else min(stop, self._total)
 
     def bundles(self, step: int, *, most: int) -> Iterator[range]:
         """All steps from this one on, several together: 1, then 2, 4, ... so that the first one comes soon.

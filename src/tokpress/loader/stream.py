@@ -185,6 +185,8 @@ def ragged(counts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _shards_of(runs: Runs) -> list[int]:
+    if len(runs) and (runs.shards == runs.shards[0]).all():
+        return [int(runs.shards[0])]
     return sorted(set(runs.shards.tolist()))
 
 
