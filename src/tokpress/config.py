@@ -29,10 +29,11 @@ class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_doc_bytes: int = 256 * 1024**2  # a larger record is rejected without being loaded
     drop_empty: bool = False  # documents without text are rejected
     limit: int | None = None  # only the first so many documents, in the order of the inputs
+    keep: tuple[str, ...] = ()  # fields stored beside each document, as text; dotted paths like `text_field`
 
     @property
     def field_path(self) -> tuple[str, ...]:
-        return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", self.text_field))
+        return split_path(self.text_field)
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,9 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How tokens are cut into files. Part of the plan: the same inputs give the same files."""
 
-    unit_bytes: int = 256 * 10**6  # input bytes that one worker takes on at a time
+    unit_bytes: int | None = (
+        None  # input that one worker takes on at a time; None: 256 MB, less if there is little input
+    )
     shard_bytes: int = 256 * 10**6  # token bytes after which a new shard is begun
 
 
@@ -80,6 +83,11 @@ class BuildConfig(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreConfig = StoreConfig()
     check: CheckConfig = CheckConfig()
     resources: Resources = Resources()
+
+
+def split_path(field: str) -> tuple[str, ...]:
+    """`"meta.url"` as the names that lead to a field."""
+    return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", field))
 
 
 def parse_size(text: str | int) -> int:

@@ -16,16 +16,19 @@ from tokpress.config import parse_size
 from tokpress.errors import UsageError
 from tokpress.run import budget
 from tokpress.run.budget import (
-    BATCH_COST,
     DEFAULT_SHARE,
     MAX_BATCH_BYTES,
     MIN_BATCH_BYTES,
+    ORDINARY_BATCHES,
     PARENT_BYTES,
+    READ_COST,
     available_memory,
     cpu_sets,
     plan_budget,
     usable_cores,
 )
+
+COST = ORDINARY_BATCHES * (READ_COST + 4)  # bytes for each byte of a batch, with an engine that takes 4
 
 
 @pytest.fixture
@@ -119,12 +122,12 @@ class TestBudget:
         assert plan.memory_bytes == memory
         assert 1 <= plan.workers <= min(workers or usable_cores(), max(units, 1))
         assert MIN_BATCH_BYTES <= plan.batch_bytes <= MAX_BATCH_BYTES
-        assert footprint + BATCH_COST * plan.batch_bytes <= plan.worker_bytes
+        assert footprint + COST * plan.batch_bytes <= plan.worker_bytes
         assert PARENT_BYTES + plan.workers * plan.worker_bytes <= memory
 
     @given(memory=megabytes, more=megabytes, footprint=st.integers(10**6, 10**9))
     def test_more_memory_never_gives_fewer_workers(self, memory: int, more: int, footprint: int) -> None:
-        needed = PARENT_BYTES + footprint + BATCH_COST * MIN_BATCH_BYTES
+        needed = PARENT_BYTES + footprint + COST * MIN_BATCH_BYTES
         less = plan_budget(needed + memory, 64, footprint, 64)
         assert plan_budget(needed + memory + more, 64, footprint, 64).workers >= less.workers
 

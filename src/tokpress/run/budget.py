@@ -15,9 +15,13 @@ from pathlib import Path
 import psutil
 
 from tokpress.errors import UsageError
+from tokpress.run.gate import Room
 
 PARENT_BYTES = 150 * 10**6  # the coordinating process: imports, receipts, the view
-BATCH_COST = 14  # bytes held at the worst for each byte of a batch: line, string, Arrow text, ids, framed ids
+READ_COST = (
+    10  # bytes held at the worst for each byte of a batch, beside what encoding takes: line, string, text, framed ids
+)
+ORDINARY_BATCHES = 2  # times its size a batch may have, the record that fills it included
 MIN_BATCH_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 4 * 1024**2
 DEFAULT_SHARE = 0.6  # of the memory that is available
@@ -33,6 +37,7 @@ class Budget:
     workers: int
     batch_bytes: int
     worker_bytes: int  # what one worker may hold
+    room: Room  # what of it is for text
 
 
 def usable_cores() -> int:
@@ -80,11 +85,15 @@ def available_memory() -> int:
     return max(available, 0)
 
 
-def plan_budget(memory: int | None, workers: int | None, footprint: int, units: int) -> Budget:
-    """Workers and batches for a worker that holds `footprint` bytes before it has read anything."""
+def plan_budget(
+    memory: int | None, workers: int | None, footprint: int, units: int, memory_per_byte: int = 4
+) -> Budget:
+    """Workers and batches for a worker that holds `footprint` bytes before it has read anything, and takes
+    `memory_per_byte` of text to encode it."""
     total = memory or int(available_memory() * DEFAULT_SHARE)
     wanted = min(workers or usable_cores(), max(units, 1))
-    least = footprint + BATCH_COST * MIN_BATCH_BYTES
+    cost = ORDINARY_BATCHES * (READ_COST + memory_per_byte)
+    least = footprint + cost * MIN_BATCH_BYTES
     if total < PARENT_BYTES + least:
         raise UsageError(
             f"--memory {total // 10**6}MB is not enough: one worker with this tokenizer needs "
@@ -92,8 +101,10 @@ def plan_budget(memory: int | None, workers: int | None, footprint: int, units: 
         )
     count = min(wanted, (total - PARENT_BYTES) // least)
     each = (total - PARENT_BYTES) // count
-    batch = min(max((each - footprint) // BATCH_COST, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
-    return Budget(memory_bytes=total, workers=count, batch_bytes=batch, worker_bytes=each)
+    batch = min(max((each - footprint) // cost, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
+    most = total - PARENT_BYTES - count * footprint - (count - 1) * cost * batch
+    room = Room(ordinary=cost * batch, share=each - footprint, most=most, budget=total)
+    return Budget(memory_bytes=total, workers=count, batch_bytes=batch, worker_bytes=each, room=room)
 
 
 def cpu_sets(pin: str) -> list[set[int]]:

@@ -26,12 +26,12 @@ from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, Done, Job, Prepared, Settings, Task, WorkerView
 from tokpress.run.local import LocalWorkers
 from tokpress.run.lock import StoreLock
-from tokpress.run.plan import make_plan
+from tokpress.run.plan import default_unit_bytes, make_plan
 from tokpress.run.progress import Reporter
 from tokpress.run.seal import seal_store
 from tokpress.run.tally import Tally
 from tokpress.run.worker import PROFILE_PART
-from tokpress.sources.base import STDIN, Input
+from tokpress.sources.base import STDIN
 from tokpress.sources.files import discover
 from tokpress.store.manifest import Plan, read_manifest
 from tokpress.store.reader import Store
@@ -111,12 +111,15 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
         reporter.resuming(units=len(plan.units), units_left=len(tasks), docs=docs)
 
     resources = config.resources
-    budget = plan_budget(resources.memory_bytes, resources.workers, prepared.footprint, len(tasks))
+    budget = plan_budget(
+        resources.memory_bytes, resources.workers, prepared.footprint, len(tasks), prepared.memory_per_byte
+    )
     cores = resources.workers or usable_cores()
     settings = Settings(
         engine=prepared.parity.engine,
         batch_bytes=resources.batch_bytes or budget.batch_bytes,
         threads=max(cores // budget.workers, 1),
+        room=budget.room,
     )
     executor.configure(settings, budget)
     reporter.started(sum(_task_bytes(task, plan) for task in tasks))
@@ -169,13 +172,14 @@ def _executor(job: Job, *, resuming: bool) -> InlineWorker | LocalWorkers:
     alone = small or resources.workers == 1
     if (alone and not resuming) or any(source.path == STDIN for source in job.inputs):
         return InlineWorker(job)
-    count = min(resources.workers or usable_cores(), _most_units(job.inputs, job.config.store.unit_bytes))
+    count = min(resources.workers or usable_cores(), _most_units(job))
     return LocalWorkers(job, count, doc_timeout=resources.doc_timeout, pin=cpu_sets(resources.pin))
 
 
-def _most_units(inputs: Sequence[Input], unit_bytes: int) -> int:
+def _most_units(job: Job) -> int:
     """No more workers are started than there can be units."""
-    return len(inputs) + sum(source.size for source in inputs) // unit_bytes
+    unit_bytes = job.config.store.unit_bytes or default_unit_bytes(job.inputs)
+    return len(job.inputs) + sum(source.size for source in job.inputs) // unit_bytes
 
 
 def _task_bytes(task: Task, plan: Plan) -> int:

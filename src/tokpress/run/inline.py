@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 
@@ -40,24 +41,40 @@ class InlineWorker:
         heard: Callable[[int, Advanced], None],
         watched: Callable[[list[WorkerView]], None],  # noqa: ARG002 - nobody can watch a process from inside
     ) -> Iterator[Done]:
+        """What the disk failed to keep is written again, a few times."""
+        finished: dict[int, Done] = {}  # not yet told
+
         def say(message: Message) -> None:
             if isinstance(message, Advanced):
                 heard(0, message)
+            elif isinstance(message, Done):
+                finished[message.unit] = message
 
-        for task in tasks:
-            yield self._run(task, say)
-
-    def _run(self, task: Task, say: Callable[[Message], None]) -> Done:
-        """Writes a unit; what the disk failed to keep is written again, a few times."""
         failures = 0
-        while (left := continued(task, unit_receipts(self._job.directory, task.unit))) is not None:
+        todo = {task.unit: task for task in tasks}
+        while todo:
             try:
-                return self._worker.run(left, say)
+                for task in list(todo.values()):
+                    self._worker.run(task, say)
+                    yield from _told(finished, todo)
+                self._worker.settle(say)
             except SyncFailed:
                 failures += 1
                 if failures == _SYNC_TRIES:
                     raise
-        return Done(unit=task.unit, stage_seconds={}, cpu_seconds=0.0)
+                self._go_on(todo, say)
+            yield from _told(finished, todo)
+
+    def _go_on(self, todo: dict[int, Task], say: Callable[[Message], None]) -> None:
+        """What is left to do is known when nothing is on its way to the disk any more."""
+        with suppress(SyncFailed):
+            self._worker.settle(say)
+        for unit, task in todo.items():
+            left = continued(task, unit_receipts(self._job.directory, unit))
+            if left is None:
+                say(Done(unit=unit))
+            else:
+                todo[unit] = left
 
     @property
     def peak_bytes(self) -> int:
@@ -69,3 +86,9 @@ class InlineWorker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def _told(finished: dict[int, Done], todo: dict[int, Task]) -> Iterator[Done]:
+    for unit in list(finished):
+        del todo[unit]
+        yield finished.pop(unit)

@@ -18,6 +18,9 @@ from tokpress.sources.base import STDIN, Input
 from tokpress.store.manifest import FORMAT_VERSION, Plan, Slice
 
 _MAX_FILES_A_UNIT = 10_000
+_FEWEST_UNITS = 64
+_MIN_UNIT_BYTES = 16 * 10**6
+_MAX_UNIT_BYTES = 256 * 10**6
 _LINE_FORMATS = ("jsonl", "lines")
 
 
@@ -25,10 +28,16 @@ def make_plan(inputs: Sequence[Input], config: BuildConfig, info: TokenizerInfo,
     return Plan(
         format_version=FORMAT_VERSION,
         inputs=list(inputs),
-        units=cut_units(inputs, config.store.unit_bytes),
+        units=cut_units(inputs, config.store.unit_bytes or default_unit_bytes(inputs)),
         options=_output_options(config, frame),
         tokenizer=info,
     )
+
+
+def default_unit_bytes(inputs: Sequence[Input]) -> int:
+    """Small enough that any number of workers finish at about the same time, large enough to make good shards."""
+    total = sum(source.size for source in inputs)
+    return min(max(total // _FEWEST_UNITS, _MIN_UNIT_BYTES), _MAX_UNIT_BYTES)
 
 
 def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
@@ -39,6 +48,7 @@ def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
         "max_doc_bytes": config.read.max_doc_bytes,
         "drop_empty": config.read.drop_empty,
         "limit": config.read.limit,
+        "keep": list(config.read.keep),
         "special_tokens": config.tokenizer.special_tokens,
         "bos_id": frame.bos_id,
         "eos_id": frame.eos_id,

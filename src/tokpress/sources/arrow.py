@@ -43,16 +43,16 @@ class ArrowReader(RowReader):
     def _slices_of(
         self, batch: pa.RecordBatch, row: int, first: int, last: int, input_bytes: int
     ) -> Iterator[Rows | LostRows]:
-        column = batch.column(self.column_of(batch.schema))
+        self.check_columns(batch.schema)
         try:
-            column.validate()  # what slicing and taking a field rely on; the rows are checked with each slice
+            for path in (self.path, *self.keep.values()):
+                batch.column(path[0]).validate()  # what slicing relies on; the rows are checked with each slice
         except pa.ArrowInvalid as error:
             yield LostRows(row + first, last - first, f"corrupt rows: {error}", input_bytes)
             return
-        column = self.take_field(column)
         for begin in range(first, last, _SLICE_ROWS):
             end = min(begin + _SLICE_ROWS, last)
-            yield Rows(column[begin:end], row + begin, input_bytes * (end - begin) // batch.num_rows)
+            yield self.rows(batch, begin, end, first_row=row, input_bytes=input_bytes * (end - begin) // batch.num_rows)
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch | str, int]]:
         """Record batches with the bytes read so far; a string says that there should be more and why there is not."""

@@ -40,6 +40,10 @@ class DurableFile:
             view = view[self._file.write(view) :]
 
     @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    @property
     def checksum(self) -> str:
         return self._hash.hexdigest()
 
