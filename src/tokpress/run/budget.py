@@ -19,9 +19,10 @@ from tokpress.run.gate import Room
 
 PARENT_BYTES = 150 * 10**6  # the coordinating process: imports, receipts, the view
 READ_COST = (
-    10  # bytes held at the worst for each byte of a batch, beside what encoding takes: line, string, text, framed ids
+    10  # bytes held at the worst for each of a batch (line, string, text, framed ids), beside what encoding takes
 )
 ORDINARY_BATCHES = 2  # times its size a batch may have, the record that fills it included
+ORDINARY_PART = 4  # a worker's share divided by this is for such batches; the rest is for records far larger than those
 MIN_BATCH_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 4 * 1024**2
 DEFAULT_SHARE = 0.6  # of the memory that is available
@@ -101,7 +102,7 @@ def plan_budget(
         )
     count = min(wanted, (total - PARENT_BYTES) // least)
     each = (total - PARENT_BYTES) // count
-    batch = min(max((each - footprint) // cost, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
+    batch = min(max((each - footprint) // ORDINARY_PART // cost, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
     most = total - PARENT_BYTES - count * footprint - (count - 1) * cost * batch
     room = Room(ordinary=cost * batch, share=each - footprint, most=most, budget=total)
     return Budget(memory_bytes=total, workers=count, batch_bytes=batch, worker_bytes=each, room=room)

@@ -214,5 +214,8 @@ def check_options(config: BuildConfig) -> None:
     for option, size in sizes.items():
         if size is not None and size < 1:
             raise UsageError(f"{option} is {size}, but must be at least 1. Leave it out for the default.")
+    named = [config.read.text_field, *config.read.keep]
+    if len(set(named)) < len(named):
+        raise UsageError("--keep names a field twice, or the text itself. Name each field to keep once.")
     if not 0 <= config.check.audit_rate <= 1:
         raise UsageError(f"--audit-rate is {config.check.audit_rate}, but must be a share between 0 and 1.")
