@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pstats
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from tokpress.run.tally import Tally
 from tokpress.run.worker import PROFILE_PART
 from tokpress.sources.base import STDIN
 from tokpress.sources.files import discover
-from tokpress.store.manifest import Plan, read_manifest
+from tokpress.store.manifest import Plan, Slice, read_manifest
 from tokpress.store.reader import Store
 
 SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
@@ -104,7 +105,8 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
     output.check_same_plan(directory, plan)
     output.furnish(directory, job.files)
     receipts = output.read_receipts(directory)
-    tasks = sorted(output.remaining_tasks(plan, receipts), key=lambda task: -_task_bytes(task, plan))
+    sizes = _unit_bytes(plan)
+    tasks = sorted(output.remaining_tasks(plan, receipts), key=lambda task: -sizes[task.unit])
     tally.resumed(receipt for unit in receipts.values() for receipt in unit)
     if receipts:
         docs = sum(receipt.docs for unit in receipts.values() for receipt in unit)
@@ -122,7 +124,7 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
         room=budget.room,
     )
     executor.configure(settings, budget)
-    reporter.started(sum(_task_bytes(task, plan) for task in tasks))
+    reporter.started(sum(sizes[task.unit] for task in tasks))
     started = perf_counter()
     try:
         for group in _in_order(tasks) if config.read.limit is not None else [tasks]:
@@ -182,18 +184,17 @@ def _most_units(job: Job) -> int:
     return len(job.inputs) + sum(source.size for source in job.inputs) // unit_bytes
 
 
-def _task_bytes(task: Task, plan: Plan) -> int:
-    """About how much of the inputs a task has to read."""
-    total = 0
-    for piece in task.slices:
+def _unit_bytes(plan: Plan) -> list[int]:
+    """About how much of the inputs each unit has to read."""
+    pieces = Counter(piece.input for unit in plan.units for piece in unit)
+
+    def size(piece: Slice) -> int:
         source = plan.inputs[piece.input]
-        if piece.stop is not None and source.format != "parquet":
-            total += piece.stop - piece.start
-        elif source.format != "parquet":
-            total += source.size - piece.start
-        else:
-            total += source.size // max(sum(piece.input == other.input for unit in plan.units for other in unit), 1)
-    return total
+        if source.has_rows:
+            return source.size // pieces[piece.input]
+        return (source.size if piece.stop is None else piece.stop) - piece.start
+
+    return [sum(map(size, unit)) for unit in plan.units]
 
 
 def check_options(config: BuildConfig) -> None:

@@ -31,6 +31,11 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     size: int  # bytes as stored
     mtime_ns: int
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether positions in it are row numbers, not byte offsets."""
+        return self.format in ("parquet", "arrow")
+
 
 class Reader(Protocol):
     """Reads one input, as often as it is asked to. Made by `open_reader`."""
@@ -41,6 +46,10 @@ class Reader(Protocol):
 
     def probe(self, fraction: float) -> int:
         """A position about that far into the input from which `read` can start cheaply; 0 if there is none."""
+        ...
+
+    def cuts(self, unit_bytes: int) -> list[int]:
+        """Where to cut the input into units of about that size: the position at which each of them starts, 0 first."""
         ...
 
 

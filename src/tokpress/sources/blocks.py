@@ -131,9 +131,16 @@ class StreamReader:
     def parse(self, block: Block, lines: LineCounter) -> Parsed:
         raise NotImplementedError
 
+    @property
+    def _can_start_anywhere(self) -> bool:
+        return self.has_lines and not self.source.compression and self.source.path != STDIN
+
     def probe(self, fraction: float) -> int:
-        seekable = self.has_lines and not self.source.compression and self.source.path != STDIN
-        return int(self.source.size * fraction) if seekable else 0
+        return int(self.source.size * fraction) if self._can_start_anywhere else 0
+
+    def cuts(self, unit_bytes: int) -> list[int]:
+        pieces = max(self.source.size // unit_bytes, 1) if self._can_start_anywhere else 1
+        return [self.source.size * i // pieces for i in range(pieces)]
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         stream = ByteStream(self.source)

@@ -12,7 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokpress.sources.rows import LostRows, RowReader, Rows
+from tokpress.sources.rows import LostRows, RowReader, Rows, run_starts
 
 _SMALL_GROUP_BYTES = 4 * 1024**2
 _SLICE_BYTES = 128 * 1024  # of a larger one at a time; less costs speed, more costs memory where sizes are uneven
@@ -36,6 +36,15 @@ class ParquetReader(RowReader):
                 break
             row = after
         return row
+
+    def cuts(self, unit_bytes: int) -> list[int]:
+        if isinstance(self._file, str):
+            return [0]  # reading it will say what is wrong with it
+        metadata = self._file.metadata
+        groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+        return run_starts(
+            ((group.num_rows, self.source.size // metadata.num_row_groups) for group in groups), unit_bytes
+        )
 
     def slices(self, start: int, stop: int | None) -> Iterator[Rows | LostRows]:
         file = self._file

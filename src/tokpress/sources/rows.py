@@ -6,7 +6,7 @@ bytes that are not UTF-8, or over the limit are rejected one by one; the rest of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -59,6 +59,9 @@ class RowReader:
         raise NotImplementedError
 
     def probe(self, fraction: float) -> int:
+        raise NotImplementedError
+
+    def cuts(self, unit_bytes: int) -> list[int]:
         raise NotImplementedError
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
@@ -174,6 +177,19 @@ class RowReader:
 def _column_at(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
     column = batch.column(path[0])
     return pc.struct_field(column, list(path[1:])) if path[1:] else column
+
+
+def run_starts(pieces: Iterable[tuple[int, int]], unit_bytes: int) -> list[int]:
+    """First rows of runs of about a unit's size, of pieces with so many rows and bytes each."""
+    starts = [0]
+    row = taken = 0
+    for rows, size in pieces:
+        if taken >= unit_bytes:
+            starts.append(row)
+            taken = 0
+        row += rows
+        taken += size
+    return starts
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -155,9 +156,15 @@ def encode(record: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
+@cache
+def _decoder(kind: type[Record]) -> msgspec.json.Decoder[Record]:
+    return msgspec.json.Decoder(kind)
+
+
 def read_record(path: Path, kind: type[Record]) -> Record:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        record: Record = _decoder(kind).decode(path.read_bytes())
+        return record
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}. {verify_hint(path.parent)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
