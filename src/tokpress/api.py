@@ -48,7 +48,7 @@ class BuildOptions(TypedDict, total=False):
     bos_token: str | None
     eos_token: str | None
     audit_rate: float
-    max_rejects: str
+    max_rejects: str | int
     on_bad_record: Literal["skip", "stop"]
     unit_size: int | str | None
     shard_size: int | str
@@ -105,6 +105,8 @@ def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
             values[name] = None if value is None else parse_size(value)  # type: ignore[arg-type]
     if values.pop("on_bad_record", "skip") == "stop":
         values["max_rejects"] = "0"
+    if "max_rejects" in values:
+        values["max_rejects"] = str(values["max_rejects"])
     if "keep" in values:
         values["keep"] = tuple(options["keep"])
     if "added_tokens" in values:

@@ -106,8 +106,9 @@ def parse_size(text: str | int) -> int:
 def reject_limit(max_rejects: str, records_read: int) -> float:
     """How many rejects a run may have after so many records; a handful is always allowed, so that a small file passes."""
     try:
-        if max_rejects.endswith("%"):
-            return max(10.0, float(max_rejects[:-1]) / 100 * records_read)
-        return float(int(max_rejects))
+        number = float(max_rejects[:-1]) if max_rejects.endswith("%") else int(max_rejects)
+        if not 0 <= number < float("inf"):
+            raise ValueError
+        return max(10.0, number / 100 * records_read) if max_rejects.endswith("%") else number
     except ValueError:
         raise UsageError(f"--max-rejects {max_rejects!r} is neither a share like 1% nor a number like 500.") from None

@@ -72,6 +72,15 @@ class TestCores:
         (cgroup / "cpu.max").write_text(quota)
         assert usable_cores() == cores
 
+    def test_are_within_the_quota_of_an_old_cgroup(self, cgroup: Path) -> None:
+        cores = usable_cores()
+        (cgroup / "cpu").mkdir()
+        (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+        assert usable_cores() == cores
+        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("100000\n")
+        assert usable_cores() == 1
+
     def test_without_a_cgroup_are_all(self, cgroup: Path) -> None:
         (cgroup / "own").unlink()
         assert usable_cores() >= 1
@@ -85,6 +94,12 @@ class TestMemory:
     def test_is_within_the_cgroup_s_limit(self, cgroup: Path, level: str) -> None:
         (cgroup / level / "memory.max").write_text("5000000\n")
         (cgroup / level / "memory.current").write_text("2000000\n")
+        assert available_memory() == 3_000_000
+
+    def test_is_within_the_limit_of_an_old_cgroup(self, cgroup: Path) -> None:
+        (cgroup / "memory").mkdir()
+        (cgroup / "memory" / "memory.limit_in_bytes").write_text("5000000\n")
+        (cgroup / "memory" / "memory.usage_in_bytes").write_text("2000000\n")
         assert available_memory() == 3_000_000
 
     def test_is_not_negative(self, cgroup: Path) -> None:

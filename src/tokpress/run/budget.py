@@ -63,7 +63,10 @@ def _cpu_quota() -> float | None:
         with suppress(OSError, ValueError):  # no cgroup, or no limit
             quota, period = (cgroup / "cpu.max").read_text().split()
             quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
+    with suppress(OSError, ValueError):  # version 1 of cgroups; -1 is no limit
+        old = _CGROUP / "cpu"
+        quotas.append(int((old / "cpu.cfs_quota_us").read_text()) / int((old / "cpu.cfs_period_us").read_text()))
+    return min((quota for quota in quotas if quota > 0), default=None)
 
 
 def _cgroups() -> list[Path]:
@@ -83,6 +86,10 @@ def available_memory() -> int:
         with suppress(OSError, ValueError):  # no cgroup, or no limit
             limit, used = (cgroup / "memory.max").read_text(), (cgroup / "memory.current").read_text()
             available = min(available, int(limit) - int(used))
+    with suppress(OSError, ValueError):  # version 1 of cgroups; no limit is a very large one
+        old = _CGROUP / "memory"
+        limit, used = (old / "memory.limit_in_bytes").read_text(), (old / "memory.usage_in_bytes").read_text()
+        available = min(available, int(limit) - int(used))
     return max(available, 0)
 
 

@@ -106,6 +106,8 @@ def _data_files(directory: Path) -> Iterator[str]:
 
 
 def _describe(path: str, config: ReadConfig) -> Input:
+    if not path.isprintable() and "\udc80" <= max(path) <= "\udcff":
+        raise UsageError(f"{path!a}: the name of this file is not UTF-8 and cannot be stored. Rename it.")
     by_name, compression = _format_and_compression(path)
     kind = by_name
     if config.format is not None:
