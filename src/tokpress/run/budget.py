@@ -93,6 +93,12 @@ def available_memory() -> int:
     return max(available, 0)
 
 
+def callers_memory() -> int:
+    """What this process holds beyond what coordinating a run takes: its caller's, and none of the run's."""
+    held: int = psutil.Process().memory_info().rss
+    return max(held - PARENT_BYTES, 0)
+
+
 def plan_budget(
     memory: int | None, workers: int | None, footprint: int, units: int, memory_per_byte: int = 4
 ) -> Budget:

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import psutil
 
-from tokpress.run.budget import Budget
+from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import Advanced, Done, Job, Message, Prepared, Settings, Task, WorkerView
 from tokpress.run.output import continued, unit_receipts
 from tokpress.run.worker import Worker
@@ -25,7 +25,8 @@ _SYNC_TRIES = 3
 class InlineWorker:
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._before = psutil.Process().memory_info().rss  # what the caller's process holds is none of the run's
+        self._before = psutil.Process().memory_info().rss
+        self._callers = callers_memory()
         self._worker = Worker(job)
 
     def prepare(self) -> Prepared:
@@ -78,7 +79,7 @@ class InlineWorker:
 
     @property
     def peak_bytes(self) -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self._callers
 
     def __enter__(self) -> InlineWorker:
         return self

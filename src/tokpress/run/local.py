@@ -27,7 +27,7 @@ from types import TracebackType
 import psutil
 
 from tokpress.errors import NotEnoughMemory, TokpressError
-from tokpress.run.budget import Budget
+from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import (
     Advanced,
     Done,
@@ -93,6 +93,7 @@ class LocalWorkers:
         self.workers = [self._start(number) for number in range(count)]
         self._budget: Budget | None = None
         self._heard: Callable[[int, Advanced], None] = lambda *_: None
+        self._callers = callers_memory()
         self.peak_bytes = 0
         self._viewed = 0.0
         self._watched: Callable[[list[WorkerView]], None] = lambda _: None
@@ -177,15 +178,14 @@ class LocalWorkers:
             return None
         if not alive:
             return _how_it_ended(worker.process)
+        budget, used = self._budget, self._memory_in_use()
+        over_budget = budget is not None and used > budget.memory_bytes * _OVER_BUDGET
+        if budget and over_budget and worker.memory_bytes > _RUNAWAY * budget.worker_bytes:
+            self._check_that_it_is_no_large_document(worker)
+            return OUT_OF_MEMORY
         if worker.encoding and monotonic() - worker.heard > self._doc_timeout:
             return HUNG
-        budget, used = self._budget, self._memory_in_use()
-        if budget is None or used < budget.memory_bytes * _OVER_BUDGET:
-            return None
-        if worker.memory_bytes < _RUNAWAY * budget.worker_bytes:
-            return None
-        self._check_that_it_is_no_large_document(worker)
-        return OUT_OF_MEMORY
+        return None
 
     def _check_that_it_is_no_large_document(self, worker: WorkerProcess) -> None:
         """A document that takes much memory because it is long is the user's to decide on. It is not set aside: whether it
@@ -242,7 +242,7 @@ class LocalWorkers:
                 yield self._quarantine.retry(left, worker.encoding if task is worker.task else None, cause)
 
     def _memory_in_use(self) -> int:
-        total: int = psutil.Process().memory_info().rss
+        total: int = psutil.Process().memory_info().rss - self._callers
         for worker in self.workers:
             try:
                 worker.usage = worker.usage or psutil.Process(worker.process.pid)
