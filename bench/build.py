@@ -1,11 +1,12 @@
 """How fast a store is built: one process against the encoder alone, two workers against one and against the peers.
 
-    python bench/build.py            on the whole corpus; takes about 20 minutes, prints Markdown
+    python bench/build.py            on the whole corpus; takes about 25 minutes, prints Markdown
     python bench/build.py --quick    the same on 100 MB, to see that it works
 
 Every contender is a process of its own, start-up included, on the same file in the same run, one after the other and
 several times over; ratios are medians over pairs. tokpress also proves parity, audits, checksums and syncs to disk. Peers
-that take 50 times as long get a slice of the file; theirs are rates, ours too.
+that take 50 times as long get a slice of the file; theirs are rates, ours too. What syncing costs is found by builds that
+do not: a module that Python loads at its start takes `os.fsync` away.
 """
 
 from __future__ import annotations
@@ -48,17 +49,25 @@ with open(sys.argv[1], "rb") as file, open(sys.argv[3], "wb") as out:
 OUT = corpus.DATA / "out"
 
 
-def build(source: Path, workers: int) -> tuple[measure.Measured, dict[str, Any]]:
+def build(source: Path, workers: int, *, synced: bool = True) -> tuple[measure.Measured, dict[str, Any]]:
     """A build, measured from outside, and what it says of itself."""
     shutil.rmtree(OUT, ignore_errors=True)
     command = ["-m", "tokpress", "build", str(source), "--tokenizer", str(corpus.llama3()), "--out", str(OUT)]
-    measured = measure.run([sys.executable, *command, "--workers", str(workers), "--quiet"])
+    environment = {} if synced else {"PYTHONPATH": str(_without_fsync())}
+    measured = measure.run([sys.executable, *command, "--workers", str(workers), "--quiet"], **environment)
     facts: dict[str, Any] = json.loads((OUT / "manifest.json").read_bytes())["run"]
     shutil.rmtree(OUT)
     return measured, facts
 
 
-def peer(name: str, source: Path) -> measure.Measured:
+def _without_fsync() -> Path:
+    directory = corpus.DATA / "without-fsync"
+    directory.mkdir(exist_ok=True)
+    (directory / "sitecustomize.py").write_text("import os\nos.fsync = lambda descriptor: None\n")
+    return directory
+
+
+def peer(name: str, source: Path | str) -> measure.Measured:
     if not (PEERS_ENVIRONMENT / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", PEERS_ENVIRONMENT], check=True)
         pip = [str(PEERS_ENVIRONMENT / "bin" / "pip"), "install", "--quiet", "-r", str(PEERS.with_suffix(".txt"))]
@@ -100,25 +109,41 @@ def one_process(source: Path, slice_: Path, rounds: int) -> None:
     print(f"tokpress / encode_batch_fast: {rate(source, ours) / rate(slice_, reference):.1f}\n", flush=True)
 
 
-def two_workers(source: Path, slice_: Path, rounds: int) -> None:
-    one, two, megatron, uses = [], [], [], []
+def two_workers(source: Path, rounds: int) -> None:
+    one, two, unsynced, uses = [], [], [], []
     for _ in range(rounds):
         one.append(build(source, 1)[0])
         measured, facts = build(source, 2)
         two.append(measured)
         uses.append(facts["cpu_use"])
-        megatron.append(peer("megatron", source))
-    print("| two workers, start-up included | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|")
-    row("tokpress build --workers 2", source, two)
+        unsynced.append(build(source, 2, synced=False)[0])
+    size = f"{source.stat().st_size / 1e6:,.0f} MB"
+    print(f"| {size}, start-up included | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|")
     row("tokpress build --workers 1", source, one)
+    row("tokpress build --workers 2", source, two)
+    row("the same, nothing synced to disk", source, unsynced)
+    print(f"\ntwo workers / one: {measure.median_ratio(two, one):.2f} (median of {rounds} pairs)")
+    print(f"time that syncing costs: {measure.median_ratio(unsynced, two) - 1:.1%}")
+    print(f"CPU use of the workers: {sorted(uses)[len(uses) // 2]:.0%}\n", flush=True)
+
+
+def peers(source: Path, slice_: Path, rounds: int) -> None:
+    two, megatron = [], []
+    for _ in range(rounds):
+        two.append(build(source, 2)[0])
+        megatron.append(peer("megatron", source))
+    size = f"{source.stat().st_size / 1e6:,.0f} MB in {sum(1 for _ in source.open('rb')):,} documents"
+    print(f"| {size}, start-up included | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|")
+    row("tokpress build --workers 2", source, two)
     row("gigatoken.encode_files in memory, then a write a document", source, megatron)
-    ratios = {"one worker": measure.median_ratio(two, one), "gigatoken in memory": measure.median_ratio(two, megatron)}
+    ratios = {"gigatoken in memory": measure.median_ratio(two, megatron)}
     for name in ("datasets", "datatrove"):
-        runs = [peer(name, slice_)]
+        runs = [peer(name, corpus.in_two_files(slice_))]
         row(f"{name}, 2 processes", slice_, runs)
         ratios[name] = rate(source, two) / rate(slice_, runs)
-    print("\ntwo workers against", ", ".join(f"{name}: {ratio:.2f}" for name, ratio in ratios.items()))
-    print(f"CPU use of the workers: {sorted(uses)[len(uses) // 2]:.0%}\n", flush=True)
+    print(
+        "\ntwo workers against", ", ".join(f"{name}: {ratio:.2f}" for name, ratio in ratios.items()), "\n", flush=True
+    )
 
 
 def main() -> None:
@@ -126,13 +151,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    source = corpus.jsonl_of(100 * 10**6) if args.quick else corpus.all_jsonl()
+    scale = 10**8 if args.quick else 10**9
+    source = corpus.jsonl_of(scale) if args.quick else corpus.all_jsonl()
     slice_ = corpus.jsonl_of(20 * 10**6)
-    print(f"{measure.machine()}; {source.stat().st_size / 1e6:,.0f} MB of JSONL, Llama 3 tokenizer\n", flush=True)
+    print(f"{measure.machine()}; JSONL, Llama 3 tokenizer\n", flush=True)
     one_process(source, slice_, args.rounds)
-    two_workers(source, slice_, args.rounds)
+    two_workers(source, args.rounds)
+    two_workers(corpus.jsonl_of(4 * scale), max(args.rounds // 2, 1))
+    peers(source, slice_, max(args.rounds // 2, 1))
+    peers(corpus.jsonl_of(scale, prose=True), corpus.jsonl_of(20 * 10**6, prose=True), max(args.rounds // 2, 1))
     print("| file | peak memory of tokpress build --workers 1 |\n|---|---|")
-    for size in (50 * 10**6, 200 * 10**6) if args.quick else (10**9, 4 * 10**9):
+    for size in (scale, 4 * scale):
         _, facts = build(corpus.jsonl_of(size), 1)
         print(f"| {size / 1e9:g} GB | {facts['peak_memory_bytes'] / 1e6:,.0f} MB |", flush=True)
 

@@ -39,17 +39,29 @@ def corpus_files() -> list[Path]:
     return sorted(directory.glob("*.jsonl"))
 
 
-def jsonl_of(size: int) -> Path:
-    """One file of so many bytes of the corpus, which is repeated if it is too small."""
+def jsonl_of(size: int, *, prose: bool = False) -> Path:
+    """One file of so many bytes of the corpus, which is repeated if it is too small; of its prose alone if asked for, whose
+    documents are as long as web pages are (3 kB), not source files (22 kB)."""
     DATA.mkdir(parents=True, exist_ok=True)
-    path = DATA / f"{size // 10**6}MB.jsonl"
+    path = DATA / f"{size // 10**6}MB{'-prose' if prose else ''}.jsonl"
     if not path.is_file() or path.stat().st_size < size:
         with path.open("wb") as file:
-            for line in _lines_forever():
+            for line in _lines_forever([path for path in corpus_files() if not prose or path.stem != "code"]):
                 file.write(line)
                 if file.tell() >= size:
                     break
     return path
+
+
+def in_two_files(source: Path) -> str:
+    """The same lines in two files, for tools that give a worker whole files; a glob of them."""
+    parts = [DATA / "parts" / f"{source.stem}-{i}.jsonl" for i in range(2)]
+    if not all(part.is_file() for part in parts):
+        parts[0].parent.mkdir(exist_ok=True)
+        lines = source.read_bytes().splitlines(keepends=True)
+        for i, part in enumerate(parts):
+            part.write_bytes(b"".join(lines[i::2]))
+    return str(DATA / "parts" / f"{source.stem}-*.jsonl")
 
 
 def all_jsonl() -> Path:
@@ -57,9 +69,9 @@ def all_jsonl() -> Path:
     return jsonl_of(sum(path.stat().st_size for path in corpus_files()))
 
 
-def _lines_forever() -> Iterator[bytes]:
-    """Lines of all files, mixed so that any stretch holds each file's share; from the start again at the end."""
-    sizes = {path: path.stat().st_size for path in corpus_files()}
+def _lines_forever(paths: list[Path]) -> Iterator[bytes]:
+    """Lines of these files, mixed so that any stretch holds each file's share; from the start again at the end."""
+    sizes = {path: path.stat().st_size for path in paths}
     while True:
         with ExitStack() as stack:
             queue = [(0.0, str(path), stack.enter_context(path.open("rb"))) for path in sizes]

@@ -18,9 +18,9 @@ class Measured:
     peak_bytes: int
 
 
-def run(command: Sequence[str]) -> Measured:
+def run(command: Sequence[str], **environment: str) -> Measured:
     began = perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ | environment)
     assert process.stderr is not None
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)

@@ -33,9 +33,9 @@ def run_datatrove(source: str, tokenizer_json: str, out: str) -> None:
     from datatrove.pipeline.readers import JsonlReader
     from datatrove.pipeline.tokens import DocumentTokenizer
 
-    path = Path(source)
+    path = Path(source)  # a glob
     steps = [
-        JsonlReader(str(path.parent), glob_pattern=path.name.replace(".jsonl", "*.jsonl")),
+        JsonlReader(str(path.parent), glob_pattern=path.name),
         DocumentTokenizer(out, tokenizer_name_or_path=tokenizer_json, eos_token="<|end_of_text|>"),
     ]
     LocalPipelineExecutor(steps, tasks=2, workers=2, logging_dir=f"{out}-logs").run()

@@ -68,7 +68,7 @@ class TestSameOptions:
 
     def test_each_of_them_is_known(self) -> None:
         for name in BuildOptions.__annotations__:
-            values: Any = {"added_tokens": {}, "on_bad_record": "stop"}
+            values: Any = {"added_tokens": {}, "keep": (), "on_bad_record": "stop"}
             build_config("bytes", {name: values.get(name)})  # type: ignore[misc]
 
     def test_an_unknown_one_is_an_error(self) -> None:

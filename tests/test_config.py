@@ -79,7 +79,7 @@ class TestRejectLimit:
     def test_is_a_number_or_a_share_of_the_records_read(self, max_rejects: str, read: int, limit: float) -> None:
         assert reject_limit(max_rejects, read) == pytest.approx(limit)
 
-    @pytest.mark.parametrize("max_rejects", ["", "%", "few", "1.5", "1 percent", "x%"])
+    @pytest.mark.parametrize("max_rejects", ["", "%", "few", "1.5", "1 percent", "x%", "-5", "-1%", "inf%", "nan%"])
     def test_refuses_the_rest_and_shows_how(self, max_rejects: str) -> None:
         with pytest.raises(UsageError, match="neither a share like 1% nor a number like 500"):
             reject_limit(max_rejects, 0)

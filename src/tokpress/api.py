@@ -46,6 +46,7 @@ class BuildOptions(TypedDict, total=False):
     max_doc_bytes: int | str
     drop_empty: bool
     limit: int | None
+    keep: Sequence[str]
     engine: EngineChoice
     special_tokens: SpecialTokenPolicy
     pattern: str | None
@@ -55,9 +56,9 @@ class BuildOptions(TypedDict, total=False):
     bos_token: str | None
     eos_token: str | None
     audit_rate: float
-    max_rejects: str
+    max_rejects: str | int
     on_bad_record: Literal["skip", "stop"]
-    unit_size: int | str
+    unit_size: int | str | None
     shard_size: int | str
     workers: int | None
     memory: int | str | None
@@ -68,7 +69,7 @@ class BuildOptions(TypedDict, total=False):
 
 
 _SECTIONS = {
-    "read": ("format", "text_field", "separator", "max_doc_bytes", "drop_empty", "limit"),
+    "read": ("format", "text_field", "separator", "max_doc_bytes", "drop_empty", "limit", "keep"),
     "tokenizer": ("engine", "special_tokens", "pattern", "added_tokens", "bos", "eos", "bos_token", "eos_token"),
     "check": ("audit_rate", "max_rejects"),
     "store": ("unit_bytes", "shard_bytes"),
@@ -140,6 +141,10 @@ def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
             values[name] = None if value is None else parse_size(value)  # type: ignore[arg-type]
     if values.pop("on_bad_record", "skip") == "stop":
         values["max_rejects"] = "0"
+    if "max_rejects" in values:
+        values["max_rejects"] = str(values["max_rejects"])
+    if "keep" in values:
+        values["keep"] = tuple(options["keep"])
     if "added_tokens" in values:
         values["added_tokens"] = dict(options["added_tokens"])
     sections = {

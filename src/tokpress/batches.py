@@ -6,7 +6,7 @@ the store's writer. Neither holds a Python object per document: a batch of a mil
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -62,6 +62,7 @@ class TextBatch:
     next_position: int
     parse_seconds: float = 0.0  # taken to get text out of the bytes, for the summary
     input_bytes: int = 0  # bytes of the file consumed for this batch, as stored (compressed), for progress
+    kept: pa.RecordBatch | None = None  # with --keep: the other fields of each document, as text
 
     def __len__(self) -> int:
         return len(self.text)
@@ -69,6 +70,17 @@ class TextBatch:
     @property
     def text_bytes(self) -> int:
         return text_bytes(self.text)
+
+    def only(self, docs: Int64s, rejects: list[Reject]) -> TextBatch:
+        """These documents of the batch, with other rejects."""
+        return replace(
+            self,
+            text=self.text.take(pa.array(docs)),
+            positions=self.positions[docs],
+            sources=self.sources[docs],
+            rejects=rejects,
+            kept=None if self.kept is None else self.kept.take(pa.array(docs)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,7 @@ def concat_text(batches: list[TextBatch]) -> TextBatch:
     """Small batches (of many small files) as one, so that an engine call is worth its overhead."""
     if len(batches) == 1:
         return batches[0]
+    kept = [batch.kept for batch in batches if batch.kept is not None]
     return TextBatch(
         text=pa.concat_arrays([batch.text for batch in batches]),
         positions=np.concatenate([batch.positions for batch in batches]),
@@ -121,4 +134,5 @@ def concat_text(batches: list[TextBatch]) -> TextBatch:
         next_position=batches[-1].next_position,
         parse_seconds=sum(batch.parse_seconds for batch in batches),
         input_bytes=sum(batch.input_bytes for batch in batches),
+        kept=pa.concat_batches(kept) if kept else None,
     )

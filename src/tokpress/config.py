@@ -29,10 +29,11 @@ class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_doc_bytes: int = 256 * 1024**2  # a larger record is rejected without being loaded
     drop_empty: bool = False  # documents without text are rejected
     limit: int | None = None  # only the first so many documents, in the order of the inputs
+    keep: tuple[str, ...] = ()  # fields stored beside each document, as text; dotted paths like `text_field`
 
     @property
     def field_path(self) -> tuple[str, ...]:
-        return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", self.text_field))
+        return split_path(self.text_field)
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,9 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How tokens are cut into files. Part of the plan: the same inputs give the same files."""
 
-    unit_bytes: int = 256 * 10**6  # input bytes that one worker takes on at a time
+    unit_bytes: int | None = (
+        None  # input that one worker takes on at a time; None: 256 MB, less if there is little input
+    )
     shard_bytes: int = 256 * 10**6  # token bytes after which a new shard is begun
 
 
@@ -82,6 +85,11 @@ class BuildConfig(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources = Resources()
 
 
+def split_path(field: str) -> tuple[str, ...]:
+    """`"meta.url"` as the names that lead to a field."""
+    return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", field))
+
+
 def parse_size(text: str | int) -> int:
     """`"4GB"`, `"512MiB"`, `"1.5g"` or a plain number, as bytes."""
     if isinstance(text, int):
@@ -98,8 +106,9 @@ def parse_size(text: str | int) -> int:
 def reject_limit(max_rejects: str, records_read: int) -> float:
     """How many rejects a run may have after so many records; a handful is always allowed, so that a small file passes."""
     try:
-        if max_rejects.endswith("%"):
-            return max(10.0, float(max_rejects[:-1]) / 100 * records_read)
-        return float(int(max_rejects))
+        number = float(max_rejects[:-1]) if max_rejects.endswith("%") else int(max_rejects)
+        if not 0 <= number < float("inf"):
+            raise ValueError
+        return max(10.0, number / 100 * records_read) if max_rejects.endswith("%") else number
     except ValueError:
         raise UsageError(f"--max-rejects {max_rejects!r} is neither a share like 1% nor a number like 500.") from None

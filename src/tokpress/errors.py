@@ -7,6 +7,7 @@
     ├── ParityError          exit 1   the fast engine and the reference disagree
     ├── IdRangeError         exit 1   an engine returned an id outside the tokenizer's vocabulary
     ├── StoreError           exit 1   a store is missing, incomplete or damaged
+    ├── NotEnoughMemory      exit 1   a record needs more than `--memory` leaves for it
     └── TooManyRejects       exit 3   more bad records than `--max-rejects` allows
 
 A message names the thing, says why it matters, and ends with what to do next.
@@ -40,6 +41,10 @@ class IdRangeError(TokpressError):
 
 
 class StoreError(TokpressError):
+    pass
+
+
+class NotEnoughMemory(TokpressError):  # noqa: N818 - reads as what happened
     pass
 
 

@@ -24,7 +24,17 @@ FLAGS = {
         *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
         *("--audit-rate", "--max-rejects", "--on-bad-record"),
         *("--workers", "--memory", "--doc-timeout", "--pin", "--unit-size", "--shard-size"),
-        *("--limit", "--drop-empty", "--dry-run", "--monitor", "--profile", "--overwrite", "--json", "--quiet"),
+        *(
+            "--limit",
+            "--keep",
+            "--drop-empty",
+            "--dry-run",
+            "--monitor",
+            "--profile",
+            "--overwrite",
+            "--json",
+            "--quiet",
+        ),
     ],
     "pack": [
         "STORE",

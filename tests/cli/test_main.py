@@ -96,13 +96,36 @@ class TestInterrupt:
             process.send_signal(signal.SIGINT)
             _, err = process.communicate()
         assert process.returncode == 130, err.decode()
-        said, command = err.decode().splitlines()[-2:]
-        assert said.startswith("interrupted. What is finished is kept")
-        assert command == f"  {shlex.join(['tokpress', *arguments])}"
+        assert "interrupted. What was read from standard input is gone" in err.decode().splitlines()[-1]
         assert b"Traceback" not in err
         assert not (out / "manifest.json").exists()
         assert list((out / "shards").glob("*.json"))
         assert not list(out.rglob("*.tmp"))
+
+    def test_says_how_to_go_on(self, tmp_path: Path) -> None:
+        (tmp_path / "a b.jsonl").write_text('{"text": "some words"}\n' * 3_000_000)
+        out = tmp_path / "store"
+        arguments = [
+            "build",
+            str(tmp_path / "a b.jsonl"),
+            "--tokenizer",
+            "bytes",
+            "--out",
+            str(out),
+            "--unit-size",
+            "1MB",
+        ]
+        with subprocess.Popen([*COMMAND, *arguments, "--overwrite"], stderr=subprocess.PIPE) as process:
+            while not list(out.glob("shards/*.json")):
+                assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate()
+        assert process.returncode == 130, err.decode()
+        said, command = err.decode().splitlines()[-2:]
+        assert said.startswith("interrupted. What is finished is kept")
+        assert command == f"  {shlex.join(['tokpress', *arguments])}"
+        assert not list(out.rglob("*.tmp"))
+        assert subprocess.run([*COMMAND, *arguments, "--quiet"], check=True).returncode == 0
 
     @pytest.mark.parametrize("verb", ["inspect", "verify"])
     def test_ctrl_c_elsewhere(self, cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tokpress.batches import Ids, TokenBatch, large_strings
 from tokpress.config import SpecialTokenPolicy
 from tokpress.engines import conformance
-from tokpress.engines.base import TokenizerFiles
+from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.engines.bytes import BytesEngine
 from tokpress.engines.conformance import PROMISES, ConformanceError, Subject, conform
 
@@ -48,7 +48,7 @@ class TestOurs:
         promise(subject("gigatoken", name, policy))
 
 
-class Wrapped:
+class Wrapped(Engine):
     """The engine for bytes, to be broken in one way or another."""
 
     name = "wrapped"

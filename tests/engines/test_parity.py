@@ -274,7 +274,7 @@ class TestNastyTexts:
 # --- the audit
 
 
-class WrongAbout:
+class WrongAbout(Engine):
     """An engine that is right but for documents with a certain word."""
 
     name = "wrong"

@@ -22,12 +22,15 @@ pytestmark = pytest.mark.timeout(200)
 
 BAD_LINES = [b"not json", b'{"text": 5}', b"{}", b'{"text": "\xff"}', b"[]"]
 documents = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(HARD_TEXTS)
-records = st.lists(documents.map(lambda text: json.dumps({"text": text}).encode()) | st.sampled_from(BAD_LINES))
-files = st.one_of(
-    st.tuples(st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst"]), records.map(b"\n".join)),
-    st.tuples(st.just("txt"), documents.map(str.encode)),
-    st.tuples(st.just("parquet"), st.lists(st.none() | documents, max_size=30)),
+records = st.lists(
+    documents.map(lambda text: json.dumps({"text": text, "id": text[::-1]}).encode()) | st.sampled_from(BAD_LINES)
 )
+tables = st.lists(st.none() | documents, max_size=30)
+with_fields = st.one_of(
+    st.tuples(st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst"]), records.map(b"\n".join)),
+    st.tuples(st.sampled_from(["parquet", "arrow"]), tables),
+)
+files = with_fields | st.tuples(st.just("txt"), documents.map(str.encode))
 corpora = st.lists(files, min_size=1, max_size=5)
 cuts = st.fixed_dictionaries({"unit_size": st.integers(50, 3000), "shard_size": st.integers(20, 2000)})
 resources = st.fixed_dictionaries(
@@ -39,8 +42,13 @@ def write(directory: Path, corpus: list[tuple[str, Any]]) -> list[Path]:
     directory.mkdir()
     for number, (kind, content) in enumerate(corpus):
         path = directory / f"{number}.{kind}"
-        if kind == "parquet":
-            pq.write_table(pa.table({"text": pa.array(content, pa.string())}), path, row_group_size=7)
+        if kind in ("parquet", "arrow"):
+            table = pa.table({"text": pa.array(content, pa.string()), "id": range(len(content))})
+            if kind == "parquet":
+                pq.write_table(table, path, row_group_size=7)
+            else:
+                with pa.ipc.new_stream(path, table.schema) as stream:
+                    stream.write_table(table, max_chunksize=7)
         elif kind == "jsonl.gz":
             path.write_bytes(gzip.compress(content, mtime=0))
         elif kind == "jsonl.zst":
@@ -57,11 +65,11 @@ def test_whatever_the_workers_the_memory_and_the_batches(
 ) -> None:
     folder = tmp_path_factory.mktemp("same")
     inputs = write(folder / "in", corpus)
+    keep = [] if any(kind == "txt" for kind, _ in corpus) else ["id"]
     stores = []
     for workers, resources in zip((1, 2, 3), used, strict=True):
-        store = tokpress.build(
-            inputs, tokenizer="bytes", out=folder / "out", max_rejects="100%", workers=workers, **cuts, **resources
-        )
+        options: dict[str, Any] = {"max_rejects": "100%", "keep": keep, "workers": workers}
+        store = tokpress.build(inputs, tokenizer="bytes", out=folder / "out", **options, **cuts, **resources)
         assert store.verify().ok
         stores.append(stored(store.path))
         shutil.rmtree(store.path)

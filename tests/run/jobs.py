@@ -12,6 +12,7 @@ from tokpress.engines.framing import frame_for
 from tokpress.engines.load import load_files, reference_engine
 from tokpress.run import output
 from tokpress.run.budget import Budget
+from tokpress.run.gate import Room
 from tokpress.run.job import Job, Settings
 from tokpress.run.plan import make_plan
 from tokpress.sources.files import discover
@@ -41,7 +42,10 @@ def begin(
 
 def budget(workers: int, memory_bytes: int = 10**12) -> Budget:
     each = memory_bytes // workers
-    return Budget(memory_bytes=memory_bytes, workers=workers, batch_bytes=SETTINGS.batch_bytes, worker_bytes=each)
+    room = Room(ordinary=each, share=each, most=each, budget=memory_bytes)
+    return Budget(
+        memory_bytes=memory_bytes, workers=workers, batch_bytes=SETTINGS.batch_bytes, worker_bytes=each, room=room
+    )
 
 
 def write_texts(path: Path, count: int, text: str = "document number {}") -> Path:

@@ -16,16 +16,19 @@ from tokpress.config import parse_size
 from tokpress.errors import UsageError
 from tokpress.run import budget
 from tokpress.run.budget import (
-    BATCH_COST,
     DEFAULT_SHARE,
     MAX_BATCH_BYTES,
     MIN_BATCH_BYTES,
+    ORDINARY_BATCHES,
     PARENT_BYTES,
+    READ_COST,
     available_memory,
     cpu_sets,
     plan_budget,
     usable_cores,
 )
+
+COST = ORDINARY_BATCHES * (READ_COST + 4)  # bytes for each byte of a batch, with an engine that takes 4
 
 
 @pytest.fixture
@@ -69,6 +72,15 @@ class TestCores:
         (cgroup / "cpu.max").write_text(quota)
         assert usable_cores() == cores
 
+    def test_are_within_the_quota_of_an_old_cgroup(self, cgroup: Path) -> None:
+        cores = usable_cores()
+        (cgroup / "cpu").mkdir()
+        (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+        assert usable_cores() == cores
+        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("100000\n")
+        assert usable_cores() == 1
+
     def test_without_a_cgroup_are_all(self, cgroup: Path) -> None:
         (cgroup / "own").unlink()
         assert usable_cores() >= 1
@@ -82,6 +94,12 @@ class TestMemory:
     def test_is_within_the_cgroup_s_limit(self, cgroup: Path, level: str) -> None:
         (cgroup / level / "memory.max").write_text("5000000\n")
         (cgroup / level / "memory.current").write_text("2000000\n")
+        assert available_memory() == 3_000_000
+
+    def test_is_within_the_limit_of_an_old_cgroup(self, cgroup: Path) -> None:
+        (cgroup / "memory").mkdir()
+        (cgroup / "memory" / "memory.limit_in_bytes").write_text("5000000\n")
+        (cgroup / "memory" / "memory.usage_in_bytes").write_text("2000000\n")
         assert available_memory() == 3_000_000
 
     def test_is_not_negative(self, cgroup: Path) -> None:
@@ -119,12 +137,12 @@ class TestBudget:
         assert plan.memory_bytes == memory
         assert 1 <= plan.workers <= min(workers or usable_cores(), max(units, 1))
         assert MIN_BATCH_BYTES <= plan.batch_bytes <= MAX_BATCH_BYTES
-        assert footprint + BATCH_COST * plan.batch_bytes <= plan.worker_bytes
+        assert footprint + COST * plan.batch_bytes <= plan.worker_bytes
         assert PARENT_BYTES + plan.workers * plan.worker_bytes <= memory
 
     @given(memory=megabytes, more=megabytes, footprint=st.integers(10**6, 10**9))
     def test_more_memory_never_gives_fewer_workers(self, memory: int, more: int, footprint: int) -> None:
-        needed = PARENT_BYTES + footprint + BATCH_COST * MIN_BATCH_BYTES
+        needed = PARENT_BYTES + footprint + COST * MIN_BATCH_BYTES
         less = plan_budget(needed + memory, 64, footprint, 64)
         assert plan_budget(needed + memory + more, 64, footprint, 64).workers >= less.workers
 

@@ -261,7 +261,7 @@ class TestRejects:
         assert listener.rejects < 3000
 
 
-class WrongEngine:
+class WrongEngine(Engine):
     """Equal to the reference but for documents with a certain word in them."""
 
     name = "gigatoken"

@@ -57,8 +57,9 @@ class TestInline:
         worker.configure(SETTINGS, budget(1))
         results = worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore)
         assert read_receipts(job.directory) == {}
-        next(results)
-        assert set(read_receipts(job.directory)) == {0}
+        assert next(results).unit == 0  # which was synced while the next one was read
+        assert {0} <= set(read_receipts(job.directory)) <= {0, 1}
+        assert len(plan.units) > 2
 
 
 def failing_fsync(monkeypatch: pytest.MonkeyPatch, failures: set[int] | None) -> list[int]:

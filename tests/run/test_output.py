@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -174,8 +175,7 @@ def dies_after(patch: pytest.MonkeyPatch, changes: int, run: Callable[[], None])
         return wrapped
 
     for name in ("unlink", "mkdir", "replace"):
-        patch.setattr(Path, name, counted(getattr(Path, name)))
-    patch.setattr(shutil, "rmtree", counted(shutil.rmtree))
+        patch.setattr(os, name, counted(getattr(os, name)))
     patch.setattr(durable.DurableFile, "abort", lambda self: None)  # the dead do not clean up
     try:
         run()

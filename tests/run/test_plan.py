@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.config import BuildConfig, Resources, StoreConfig, TokenizerConfig
+from tokpress.config import BuildConfig, ReadConfig, Resources, StoreConfig, TokenizerConfig
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.run import plan
@@ -25,10 +26,14 @@ def source(size: int, kind: str = "jsonl", compression: str | None = None, path:
     return Input(path=path, format=kind, compression=compression, size=size, mtime_ns=0)
 
 
+def cut(inputs: list[Input], unit_bytes: int) -> list[list[Slice]]:
+    return cut_units(inputs, unit_bytes, ReadConfig())
+
+
 sources = st.builds(
     source,
     st.integers(0, 1000),
-    st.sampled_from(["jsonl", "lines", "text", "arrow"]),
+    st.sampled_from(["jsonl", "lines", "text"]),
     st.sampled_from([None, None, "zst"]),
     st.sampled_from(["x", "x", "x", STDIN]),
 )
@@ -37,7 +42,7 @@ sources = st.builds(
 class TestCutting:
     @given(inputs=st.lists(sources, max_size=20), unit_bytes=st.integers(1, 500))
     def test_every_record_is_in_exactly_one_unit_and_order_is_kept(self, inputs: list[Input], unit_bytes: int) -> None:
-        slices = [piece for unit in cut_units(inputs, unit_bytes) for piece in unit]
+        slices = [piece for unit in cut(inputs, unit_bytes) for piece in unit]
         assert [piece.input for piece in slices] == sorted(piece.input for piece in slices)
         for index in range(len(inputs)):
             own = [piece for piece in slices if piece.input == index]
@@ -50,42 +55,59 @@ class TestCutting:
     @given(sizes=st.lists(st.integers(0, 1000), max_size=20), unit_bytes=st.integers(1, 500))
     def test_units_of_lines_are_of_about_the_size_asked_for(self, sizes: list[int], unit_bytes: int) -> None:
         inputs = [source(size) for size in sizes]
-        for unit in cut_units(inputs, unit_bytes):
+        for unit in cut(inputs, unit_bytes):
             size = sum((sizes[p.input] if p.stop is None else p.stop) - p.start for p in unit)
             assert size < 2 * unit_bytes + 1
 
     def test_nothing_gives_no_units(self) -> None:
-        assert cut_units([], 100) == []
+        assert cut([], 100) == []
 
     def test_small_files_share_a_unit(self) -> None:
-        assert cut_units([source(40)] * 5, 100) == [[Slice(0), Slice(1), Slice(2)], [Slice(3), Slice(4)]]
+        assert cut([source(40)] * 5, 100) == [[Slice(0), Slice(1), Slice(2)], [Slice(3), Slice(4)]]
 
     def test_a_large_file_between_small_ones_stands_alone(self) -> None:
         inputs = [source(40), source(150, compression="zst"), source(40)]
-        assert cut_units(inputs, 100) == [[Slice(0)], [Slice(1)], [Slice(2)]]
+        assert cut(inputs, 100) == [[Slice(0)], [Slice(1)], [Slice(2)]]
 
     @pytest.mark.parametrize("kind", ["jsonl", "lines"])
     def test_a_large_file_of_lines_is_cut_by_bytes(self, kind: str) -> None:
-        assert cut_units([source(350, kind)], 100) == [[Slice(0, 0, 116)], [Slice(0, 116, 233)], [Slice(0, 233, None)]]
+        assert cut([source(350, kind)], 100) == [[Slice(0, 0, 116)], [Slice(0, 116, 233)], [Slice(0, 233, None)]]
 
-    @pytest.mark.parametrize(
-        "whole", [source(999, compression="zst"), source(999, "text"), source(999, "arrow"), source(0, path=STDIN)]
-    )
+    @pytest.mark.parametrize("whole", [source(999, compression="zst"), source(999, "text"), source(0, path=STDIN)])
     def test_what_cannot_be_cut_is_one_unit(self, whole: Input) -> None:
-        assert cut_units([whole], 100) == [[Slice(0)]]
+        assert cut([whole], 100) == [[Slice(0)]]
 
     def test_standard_input_shares_no_unit(self) -> None:
-        assert cut_units([source(1), source(0, path=STDIN), source(1)], 100) == [[Slice(0)], [Slice(1)], [Slice(2)]]
+        assert cut([source(1), source(0, path=STDIN), source(1)], 100) == [[Slice(0)], [Slice(1)], [Slice(2)]]
 
     def test_a_unit_has_a_limited_number_of_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "_MAX_FILES_A_UNIT", 3)
-        assert [len(unit) for unit in cut_units([source(0)] * 8, 100)] == [3, 3, 2]
+        assert [len(unit) for unit in cut([source(0)] * 8, 100)] == [3, 3, 2]
+
+    @pytest.mark.parametrize("writer", [pa.ipc.new_file, pa.ipc.new_stream])
+    def test_arrow_is_cut_at_its_record_batches(self, tmp_path: Path, writer: Any) -> None:
+        table = pa.table({"text": ["x" * 100] * 1000})
+        with writer(tmp_path / "x.arrow", table.schema) as file:
+            file.write_table(table, max_chunksize=50)
+        size = (tmp_path / "x.arrow").stat().st_size
+        units = cut([source(size, "arrow", path=str(tmp_path / "x.arrow"))], 30_000)
+        assert [(piece.start, piece.stop) for (piece,) in units] == [
+            *((start, start + 300) for start in range(0, 900, 300)),
+            (900, None),
+        ]
+
+    def test_compressed_arrow_is_one_unit(self, tmp_path: Path) -> None:
+        table = pa.table({"text": [f"{i} " * 50 for i in range(1000)]})
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(tmp_path / "x.arrow", table.schema, options=options) as file:
+            file.write_table(table, max_chunksize=50)
+        assert cut([source(10**6, "arrow", path=str(tmp_path / "x.arrow"))], 30_000) == [[Slice(0)]]
 
     def test_parquet_is_cut_at_its_row_groups(self, tmp_path: Path) -> None:
         path = tmp_path / "x.parquet"
         pq.write_table(pa.table({"text": [str(i) * 100 for i in range(100)]}), path, row_group_size=10)
         size = path.stat().st_size
-        units = cut_units([source(size, "parquet", path=str(path))], size // 4)
+        units = cut([source(size, "parquet", path=str(path))], size // 4)
         starts = [unit[0].start for unit in units]
         assert len(units) > 2
         assert all(start % 10 == 0 for start in starts)
@@ -94,7 +116,7 @@ class TestCutting:
 
     def test_a_damaged_parquet_file_is_left_to_its_reader(self, tmp_path: Path) -> None:
         (tmp_path / "x.parquet").write_bytes(b"PAR1 and nothing more")
-        assert cut_units([source(500, "parquet", path=str(tmp_path / "x.parquet"))], 100) == [[Slice(0)]]
+        assert cut([source(500, "parquet", path=str(tmp_path / "x.parquet"))], 100) == [[Slice(0)]]
 
 
 class TestPlan:

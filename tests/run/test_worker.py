@@ -28,7 +28,7 @@ from tokpress.batches import Reject, TextBatch, TokenBatch, large_strings
 from tokpress.engines.base import Engine
 from tokpress.engines.load import reference_engine
 from tokpress.run import worker as worker_module
-from tokpress.run.job import Advanced, Encoding, Message, Place, Task
+from tokpress.run.job import Advanced, Done, Encoding, Message, Place, Task
 from tokpress.run.output import continued, unit_receipts
 from tokpress.run.worker import Worker, place, set_aside
 from tokpress.store.manifest import MANIFEST, Counts, Receipt
@@ -223,7 +223,7 @@ class TestRejects:
         assert len(list((usual.path / "rejects").iterdir())) > 5
 
 
-class FailingEngine:
+class FailingEngine(Engine):
     """Fails after so many documents."""
 
     name = "failing"
@@ -265,7 +265,10 @@ class Unit:
 
     def run(self, **changes: Any) -> list[Receipt]:
         self.heard.clear()
-        done = self.worker.run(replace(self.task, **changes), self.heard.append)
+        self.worker.run(replace(self.task, **changes), self.heard.append)
+        self.worker.settle(self.heard.append)
+        done = self.heard.pop()
+        assert isinstance(done, Done)
         assert done.unit == 0
         self.stage_seconds = done.stage_seconds
         return unit_receipts(self.directory, 0)
@@ -334,6 +337,7 @@ class TestFailure:
         again = Worker(unit.job)
         again.configure(SETTINGS)
         again.run(unit.task, unit.heard.append)
+        again.settle(unit.heard.append)
         assert shard_files(tmp_path) == shard_files(whole.directory)
 
 
@@ -349,6 +353,7 @@ class TestGoingOn:
             assert left is not None
             assert left.first_shard == last.number + 1
             unit.worker.run(left, unit.heard.append)
+            unit.worker.settle(unit.heard.append)
             written = shard_files(unit.directory)
             kept = {name: data for name, data in files.items() if int(Path(name).stem.split("-")[-1]) > last.number}
             assert written == kept

@@ -175,6 +175,13 @@ class TestMistakes:
             discover(["d"], ReadConfig())
 
 
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.jsonl")
+    Path(path).write_text("{}")
+    with pytest.raises(UsageError, match=r"not UTF-8.*Rename it"):
+        discover([tmp_path], ReadConfig())
+
+
 class TestSaveToDisk:
     TEXTS = tuple(f"text {i}" for i in range(25))
 

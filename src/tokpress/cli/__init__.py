@@ -81,9 +81,15 @@ def _exit_code() -> int:
         what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         return _fail(f"{what}. Mend that and run the same command again.", 1)
     except (KeyboardInterrupt, click.Abort):
-        again = shlex.join(["tokpress", *(word for word in sys.argv[1:] if word != "--overwrite")])
-        click.echo(f"interrupted. What is finished is kept; go on with the same command:\n  {again}", err=True)
+        click.echo(f"interrupted. {_how_to_go_on(sys.argv[1:])}", err=True)
         return 130
+
+
+def _how_to_go_on(words: list[str]) -> str:
+    if "-" in words:
+        return "What was read from standard input is gone: to begin anew, run the same command with --overwrite."
+    again = shlex.join(["tokpress", *(word for word in words if word != "--overwrite")])
+    return f"What is finished is kept; go on with the same command:\n  {again}"
 
 
 def _fail(message: str, exit_code: int) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from tokpress.cli.options import Size, TokenId, read_options, unescape
+from tokpress.cli.options import Fields, Size, TokenId, read_options, unescape
 from tokpress.config import CheckConfig, EngineChoice, Resources, SpecialTokenPolicy
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ Examples:
   tokpress build books/ --format text --tokenizer bytes --out tokens
   tokpress build all.txt --separator '<|endoftext|>' --tokenizer tokenizer.json --eos-token '</s>' --out tokens
   zstdcat huge.jsonl.zst | tokpress build - --tokenizer meta-llama/Llama-3.2-1B --out tokens
+  tokpress build 'data/*.jsonl' --tokenizer tokenizer.json --keep id,url --out tokens
   tokpress build a.jsonl --tokenizer cl100k_base.tiktoken --out tokens --json | jq .totals
   tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --workers 8 --memory 16GB --monitor
   tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --dry-run
@@ -93,9 +94,20 @@ Examples:
 @click.option(
     "--pin", type=click.Choice(["none", "cores", "numa"]), default="none", show_default=True, help="Pin workers."
 )
-@click.option("--unit-size", type=Size(), default="256MB", show_default=True, help="Input taken on at a time.")
+@click.option(
+    "--unit-size",
+    type=Size(),
+    help="Input that a worker takes on at a time. Default: 256MB, less for under 16 GB of input.",
+)
 @click.option("--shard-size", type=Size(), default="256MB", show_default=True, help="Size of a token file.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N documents.")
+@click.option(
+    "--keep",
+    type=Fields(),
+    default=(),
+    metavar="FIELDS",
+    help="Keep these fields of each record beside its tokens, like id,url,meta.lang.",
+)
 @click.option("--drop-empty", is_flag=True, help="Leave out documents without text.")
 @click.option("--dry-run", is_flag=True, help="Measure a sample; show time, disk and memory for 1, 2, 4 ... workers.")
 @click.option("--monitor", is_flag=True, help="Show every worker while it runs.")

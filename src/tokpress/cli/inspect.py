@@ -76,7 +76,9 @@ def _doc_facts(store: Store, doc: int) -> dict[str, Any]:
     doc %= count
     source, position = store.where(doc)
     ids = store.doc(doc)
-    return {"doc": doc, "source": source, "position": position, "ids": ids.tolist(), "text": store.decode(ids)}
+    facts = {"doc": doc, "source": source, "position": position, "ids": ids.tolist(), "text": store.decode(ids)}
+    kept = store.kept(doc)
+    return facts | ({"kept": kept} if kept else {})
 
 
 def _seq_facts(store: Store, seq: int, seq_len: int) -> dict[str, Any]:
@@ -176,6 +178,8 @@ def _print_doc(console: Console, store: Store, doc: int, max_tokens: int | None 
     source, position = store.where(doc)
     ids = store.doc(doc)
     console.print(f"[dim]document {doc:,} · {plural(len(ids), 'token')} · {safe(source)} at {position:,}[/]")
+    for name, value in store.kept(doc).items():
+        console.print(f"[dim]{safe(name)}: {safe(value)}[/]")
     shown = coloured(store, ids[:max_tokens])
     console.print(shown if max_tokens is None or len(ids) <= max_tokens else shown.append(" …", "dim"))
 

@@ -6,7 +6,6 @@ from collections import Counter
 from time import monotonic
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from tokpress.cli.show import ConsoleReporter, number, size
@@ -14,14 +13,13 @@ from tokpress.run.job import Advanced, WorkerView
 
 
 class MonitorReporter(ConsoleReporter):
-    """As the usual one, with a table under it while units run. Needs a terminal; elsewhere nothing is added."""
+    """As the usual one, with a table under the bar. Needs a terminal; elsewhere nothing is added."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._bytes: Counter[int] = Counter()
         self._tokens_of: Counter[int] = Counter()
         self._since = monotonic()
-        self._live: Live | None = None
 
     def started(self, total_bytes: int) -> None:
         super().started(total_bytes)
@@ -30,18 +28,13 @@ class MonitorReporter(ConsoleReporter):
     def advanced(self, worker: int, advanced: Advanced) -> None:
         self._bytes[worker] += advanced.input_bytes
         self._tokens_of[worker] += advanced.tokens
-        self.count(advanced)
+        super().advanced(worker, advanced)
 
     def watched(self, workers: list[WorkerView]) -> None:
-        if not self._console.is_terminal:
+        if self.progress is None:
             return
-        if self._live is None:
-            self._live = Live(console=self._console, transient=True, auto_refresh=False)
-            self._live.start()
         elapsed = max(monotonic() - self._since, 1e-9)
-        table = Table(
-            "worker", "unit", "CPU", "memory", "rate", "tokens", box=None, title=self.status(), title_justify="left"
-        )
+        table = Table("worker", "unit", "CPU", "memory", "rate", "tokens", box=None)
         for view in workers:
             table.add_row(
                 str(view.number),
@@ -51,9 +44,4 @@ class MonitorReporter(ConsoleReporter):
                 f"{size(self._bytes[view.number] / elapsed)}/s",
                 number(self._tokens_of[view.number]),
             )
-        self._live.update(table, refresh=True)
-
-    def stopped(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-        super().stopped()
+        self.progress.show_below(table)

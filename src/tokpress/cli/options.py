@@ -25,6 +25,18 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+class Fields(click.ParamType[tuple[str, ...]]):
+    """`id,url`: names of fields."""
+
+    name = "fields"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        fields = value if isinstance(value, tuple) else tuple(field.strip() for field in str(value).split(","))
+        if not all(fields):
+            self.fail(f"{value!r} is not like 'id,url'", param, ctx)
+        return fields
+
+
 class TokenId(click.ParamType[tuple[str, int]]):
     """`<|endoftext|>=100257`: a special token of a rank file."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from tokpress.cli.printable import printable
 from tokpress.engines.base import TokenizerInfo
@@ -61,6 +62,17 @@ def number(count: float) -> str:
     return f"{count:.2f}T"
 
 
+class _Bar(Progress):
+    """A bar with room for a table below it."""
+
+    below: Table | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.below is not None:
+            yield self.below
+
+
 class ByteProgress:
     """A bar by bytes on a terminal; elsewhere a line every ten seconds. Nothing for what is soon done."""
 
@@ -70,7 +82,7 @@ class ByteProgress:
         self._what = what
         self._done = 0
         self._began = self._last_line = monotonic()
-        self._bar: Progress | None = None
+        self._bar: _Bar | None = None
         self._task: TaskID | None = None
 
     def advance(self, count: int, details: str = "") -> None:
@@ -89,10 +101,14 @@ class ByteProgress:
     def _draw(self, status: str) -> None:
         if self._bar is None or self._task is None:
             columns = (SpinnerColumn(), TextColumn(self._what), BarColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
+            self._bar = _Bar(*columns, TimeRemainingColumn(), console=self._console, transient=True)
             self._task = self._bar.add_task(status, total=self.total or None)
             self._bar.start()
         self._bar.update(self._task, completed=self._done, description=status)
+
+    def show_below(self, table: Table) -> None:
+        if self._bar is not None:
+            self._bar.below = table
 
     def close(self) -> None:
         if self._bar is not None:
@@ -104,7 +120,7 @@ class ConsoleReporter(Reporter):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._progress: ByteProgress | None = None
+        self.progress: ByteProgress | None = None
         self._docs = self._tokens = self._rejects = 0
         self._began = monotonic()
 
@@ -139,12 +155,12 @@ class ConsoleReporter(Reporter):
 
     def started(self, total_bytes: int) -> None:
         self._began = monotonic()
-        self._progress = ByteProgress(self._console, "encoding", total_bytes)
+        self.progress = ByteProgress(self._console, "encoding", total_bytes)
 
     def advanced(self, worker: int, advanced: Advanced) -> None:  # noqa: ARG002 - all workers are summed up
         self.count(advanced)
-        if self._progress is not None:
-            self._progress.advance(advanced.input_bytes, f"· {self.status()}")
+        if self.progress is not None:
+            self.progress.advance(advanced.input_bytes, f"· {self.status()}")
 
     def count(self, advanced: Advanced) -> None:
         self._docs += advanced.docs
@@ -157,8 +173,8 @@ class ConsoleReporter(Reporter):
         return rates + (f" · {self._rejects:,} rejected" if self._rejects else "")
 
     def stopped(self) -> None:
-        if self._progress is not None:
-            self._progress.close()
+        if self.progress is not None:
+            self.progress.close()
 
     def _line(self, label: str, text: str) -> None:
         print_fact(self._console, label, text)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import Ids, TokenBatch
+from tokpress.batches import Ids, TokenBatch, text_bytes
 from tokpress.errors import IdRangeError, TokenizerError
 
 
@@ -53,10 +53,15 @@ class Engine(Protocol):
 
     name: str
     info: TokenizerInfo
+    memory_per_byte: int = 140  # held, at the worst, to encode a byte of text: measured on one long document
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
         """Documents -> ids, in order, on up to so many threads; the result does not depend on their number."""
         ...
+
+    def memory_for(self, text: pa.LargeStringArray) -> int:
+        """Bytes that encoding this may take."""
+        return self.memory_per_byte * text_bytes(text)
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
         """Ids -> text, special tokens included; bytes that are not UTF-8 become U+FFFD. An id that the vocabulary leaves

@@ -9,14 +9,15 @@ import pyarrow as pa
 
 from tokpress.batches import Ids, TokenBatch, string_buffers
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
+from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
 
 END_OF_TEXT = "<|endoftext|>"
 _SPECIAL_TOKENS = {END_OF_TEXT: 256}
 
 
-class BytesEngine:
+class BytesEngine(Engine):
     name = "bytes"
+    memory_per_byte = 5
 
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
         self._parse = policy == "parse"

@@ -20,9 +20,12 @@ from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, concat_
 from tokpress.engines.unsettled import unsettled_documents
 from tokpress.errors import TokenizerError
 
+_LONG_BYTES = 256 * 1024  # what a shorter document takes is not worth asking for
 
-class GigatokenEngine:
+
+class GigatokenEngine(Engine):
     name = "gigatoken"
+    memory_per_byte = 4
 
     def __init__(
         self, files: TokenizerFiles, policy: SpecialTokenPolicy, info: TokenizerInfo, reference: Engine | None = None
@@ -64,6 +67,14 @@ class GigatokenEngine:
         starts = np.asarray(encoded.offsets.data)
         ids = np.asarray(encoded.content.data)[starts[0] : starts[-1]]
         return TokenBatch(ids, starts[1:] - starts[0])
+
+    def memory_for(self, text: pa.LargeStringArray) -> int:
+        """Far more where a long document has to be encoded by the reference."""
+        need = super().memory_for(text)
+        sizes = np.diff(string_buffers(text)[0])
+        long = np.flatnonzero(sizes > _LONG_BYTES)
+        unsettled = long[unsettled_documents(text.take(pa.array(long)))] if len(long) else long
+        return need + (self._reference.memory_per_byte * int(sizes[unsettled].max()) if len(unsettled) else 0)
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
         return self._reference.decode(ids)

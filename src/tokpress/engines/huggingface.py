@@ -12,7 +12,7 @@ import tokenizers
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
+from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
 from tokpress.errors import TokenizerError
 
 TOKENIZER_JSON = "tokenizer.json"
@@ -20,8 +20,9 @@ TOKENIZER_JSON = "tokenizer.json"
 COMPANIONS = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
-class HuggingFaceEngine:
+class HuggingFaceEngine(Engine):
     name = "huggingface"
+    memory_per_byte = 140
 
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
         self._tokenizer = _load(files.files[TOKENIZER_JSON])

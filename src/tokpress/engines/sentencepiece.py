@@ -14,14 +14,15 @@ import sentencepiece
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
+from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
 from tokpress.errors import TokenizerError
 
 _SPACE = "\u2581"  # how a piece writes a space
 
 
-class SentencePieceEngine:
+class SentencePieceEngine(Engine):
     name = "sentencepiece"
+    memory_per_byte = 50
 
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
         (name, model), *_ = files.files.items()

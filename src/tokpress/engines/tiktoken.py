@@ -16,7 +16,7 @@ import tiktoken
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
+from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
 from tokpress.engines.huggingface import CHAR_OF_BYTE
 from tokpress.errors import TokenizerError
 
@@ -100,8 +100,9 @@ def parse_ranks(data: bytes) -> dict[bytes, int]:
         raise TokenizerError(f"not a tiktoken rank file (each line: base64 token, space, rank): {error}") from error
 
 
-class TiktokenEngine:
+class TiktokenEngine(Engine):
     name = "tiktoken"
+    memory_per_byte = 20
 
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
         details = msgspec.json.decode(files.files[DETAILS], type=Details)

@@ -41,15 +41,18 @@ _PATTERN = "[" + "".join(rf"\x{{{first:X}}}-\x{{{last:X}}}" for first, last in _
 _HEADS = np.zeros(2**16, np.bool_)  # by a character's first two bytes: may it be one of them?
 _HEADS[[int.from_bytes(char.encode()[:2]) for char in UNSETTLED]] = True
 _LOWEST_LEAD = min(UNSETTLED).encode()[0]
+_CHUNK_BYTES = 4 * 1024**2  # looked at together: eight bytes are held for each
 _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 def unsettled_documents(text: pa.LargeStringArray) -> Int64s:
     """Indices of the documents that hold such a character. Looks at two bytes of a character, then only at suspects."""
     starts, data = string_buffers(text)
-    leads = starts[0] + _leads(data[starts[0] : starts[-1]])
-    heads = data[leads].astype(np.uint16) << 8 | data[leads + 1]
-    suspects = np.unique(np.searchsorted(starts, leads[_HEADS[heads]], "right") - 1)
+    suspects = np.empty(0, np.int64)
+    for begin in range(int(starts[0]), int(starts[-1]), _CHUNK_BYTES):
+        leads = begin + _leads(data[begin : min(begin + _CHUNK_BYTES, int(starts[-1]))])
+        heads = data[leads].astype(np.uint16) << 8 | data[leads + 1]
+        suspects = np.union1d(suspects, np.searchsorted(starts, leads[_HEADS[heads]], "right") - 1)
     found: Int64s = suspects[np.asarray(pc.match_substring_regex(text.take(suspects), _PATTERN))]
     return found
 

@@ -15,9 +15,14 @@ from pathlib import Path
 import psutil
 
 from tokpress.errors import UsageError
+from tokpress.run.gate import Room
 
 PARENT_BYTES = 150 * 10**6  # the coordinating process: imports, receipts, the view
-BATCH_COST = 14  # bytes held at the worst for each byte of a batch: line, string, Arrow text, ids, framed ids
+READ_COST = (
+    10  # bytes held at the worst for each of a batch (line, string, text, framed ids), beside what encoding takes
+)
+ORDINARY_BATCHES = 2  # times its size a batch may have, the record that fills it included
+ORDINARY_PART = 4  # a worker's share divided by this is for such batches; the rest is for records far larger than those
 MIN_BATCH_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 4 * 1024**2
 DEFAULT_SHARE = 0.6  # of the memory that is available
@@ -33,6 +38,7 @@ class Budget:
     workers: int
     batch_bytes: int
     worker_bytes: int  # what one worker may hold
+    room: Room  # what of it is for text
 
 
 def usable_cores() -> int:
@@ -57,7 +63,10 @@ def _cpu_quota() -> float | None:
         with suppress(OSError, ValueError):  # no cgroup, or no limit
             quota, period = (cgroup / "cpu.max").read_text().split()
             quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
+    with suppress(OSError, ValueError):  # version 1 of cgroups; -1 is no limit
+        old = _CGROUP / "cpu"
+        quotas.append(int((old / "cpu.cfs_quota_us").read_text()) / int((old / "cpu.cfs_period_us").read_text()))
+    return min((quota for quota in quotas if quota > 0), default=None)
 
 
 def _cgroups() -> list[Path]:
@@ -77,14 +86,28 @@ def available_memory() -> int:
         with suppress(OSError, ValueError):  # no cgroup, or no limit
             limit, used = (cgroup / "memory.max").read_text(), (cgroup / "memory.current").read_text()
             available = min(available, int(limit) - int(used))
+    with suppress(OSError, ValueError):  # version 1 of cgroups; no limit is a very large one
+        old = _CGROUP / "memory"
+        limit, used = (old / "memory.limit_in_bytes").read_text(), (old / "memory.usage_in_bytes").read_text()
+        available = min(available, int(limit) - int(used))
     return max(available, 0)
 
 
-def plan_budget(memory: int | None, workers: int | None, footprint: int, units: int) -> Budget:
-    """Workers and batches for a worker that holds `footprint` bytes before it has read anything."""
+def callers_memory() -> int:
+    """What this process holds beyond what coordinating a run takes: its caller's, and none of the run's."""
+    held: int = psutil.Process().memory_info().rss
+    return max(held - PARENT_BYTES, 0)
+
+
+def plan_budget(
+    memory: int | None, workers: int | None, footprint: int, units: int, memory_per_byte: int = 4
+) -> Budget:
+    """Workers and batches for a worker that holds `footprint` bytes before it has read anything, and takes
+    `memory_per_byte` of text to encode it."""
     total = memory or int(available_memory() * DEFAULT_SHARE)
     wanted = min(workers or usable_cores(), max(units, 1))
-    least = footprint + BATCH_COST * MIN_BATCH_BYTES
+    cost = ORDINARY_BATCHES * (READ_COST + memory_per_byte)
+    least = footprint + cost * MIN_BATCH_BYTES
     if total < PARENT_BYTES + least:
         raise UsageError(
             f"--memory {total // 10**6}MB is not enough: one worker with this tokenizer needs "
@@ -92,8 +115,10 @@ def plan_budget(memory: int | None, workers: int | None, footprint: int, units: 
         )
     count = min(wanted, (total - PARENT_BYTES) // least)
     each = (total - PARENT_BYTES) // count
-    batch = min(max((each - footprint) // BATCH_COST, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
-    return Budget(memory_bytes=total, workers=count, batch_bytes=batch, worker_bytes=each)
+    batch = min(max((each - footprint) // ORDINARY_PART // cost, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
+    most = total - PARENT_BYTES - count * footprint - (count - 1) * cost * batch
+    room = Room(ordinary=cost * batch, share=each - footprint, most=most, budget=total)
+    return Budget(memory_bytes=total, workers=count, batch_bytes=batch, worker_bytes=each, room=room)
 
 
 def cpu_sets(pin: str) -> list[set[int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pstats
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,14 +27,14 @@ from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, Done, Job, Prepared, Settings, Task, WorkerView
 from tokpress.run.local import LocalWorkers
 from tokpress.run.lock import StoreLock
-from tokpress.run.plan import make_plan
+from tokpress.run.plan import default_unit_bytes, make_plan
 from tokpress.run.progress import Reporter
 from tokpress.run.seal import seal_store
 from tokpress.run.tally import Tally
 from tokpress.run.worker import PROFILE_PART
-from tokpress.sources.base import STDIN, Input
+from tokpress.sources.base import STDIN
 from tokpress.sources.files import discover
-from tokpress.store.manifest import Plan, read_manifest
+from tokpress.store.manifest import Plan, Slice, read_manifest
 from tokpress.store.reader import Store
 
 SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
@@ -104,22 +105,26 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
     output.check_same_plan(directory, plan)
     output.furnish(directory, job.files)
     receipts = output.read_receipts(directory)
-    tasks = sorted(output.remaining_tasks(plan, receipts), key=lambda task: -_task_bytes(task, plan))
+    sizes = _unit_bytes(plan)
+    tasks = sorted(output.remaining_tasks(plan, receipts), key=lambda task: -sizes[task.unit])
     tally.resumed(receipt for unit in receipts.values() for receipt in unit)
     if receipts:
         docs = sum(receipt.docs for unit in receipts.values() for receipt in unit)
         reporter.resuming(units=len(plan.units), units_left=len(tasks), docs=docs)
 
     resources = config.resources
-    budget = plan_budget(resources.memory_bytes, resources.workers, prepared.footprint, len(tasks))
+    budget = plan_budget(
+        resources.memory_bytes, resources.workers, prepared.footprint, len(tasks), prepared.memory_per_byte
+    )
     cores = resources.workers or usable_cores()
     settings = Settings(
         engine=prepared.parity.engine,
         batch_bytes=resources.batch_bytes or budget.batch_bytes,
         threads=max(cores // budget.workers, 1),
+        room=budget.room,
     )
     executor.configure(settings, budget)
-    reporter.started(sum(_task_bytes(task, plan) for task in tasks))
+    reporter.started(sum(sizes[task.unit] for task in tasks))
     started = perf_counter()
     try:
         for group in _in_order(tasks) if config.read.limit is not None else [tasks]:
@@ -169,27 +174,27 @@ def _executor(job: Job, *, resuming: bool) -> InlineWorker | LocalWorkers:
     alone = small or resources.workers == 1
     if (alone and not resuming) or any(source.path == STDIN for source in job.inputs):
         return InlineWorker(job)
-    count = min(resources.workers or usable_cores(), _most_units(job.inputs, job.config.store.unit_bytes))
+    count = min(resources.workers or usable_cores(), _most_units(job))
     return LocalWorkers(job, count, doc_timeout=resources.doc_timeout, pin=cpu_sets(resources.pin))
 
 
-def _most_units(inputs: Sequence[Input], unit_bytes: int) -> int:
+def _most_units(job: Job) -> int:
     """No more workers are started than there can be units."""
-    return len(inputs) + sum(source.size for source in inputs) // unit_bytes
+    unit_bytes = job.config.store.unit_bytes or default_unit_bytes(job.inputs)
+    return len(job.inputs) + sum(source.size for source in job.inputs) // unit_bytes
 
 
-def _task_bytes(task: Task, plan: Plan) -> int:
-    """About how much of the inputs a task has to read."""
-    total = 0
-    for piece in task.slices:
+def _unit_bytes(plan: Plan) -> list[int]:
+    """About how much of the inputs each unit has to read."""
+    pieces = Counter(piece.input for unit in plan.units for piece in unit)
+
+    def size(piece: Slice) -> int:
         source = plan.inputs[piece.input]
-        if piece.stop is not None and source.format != "parquet":
-            total += piece.stop - piece.start
-        elif source.format != "parquet":
-            total += source.size - piece.start
-        else:
-            total += source.size // max(sum(piece.input == other.input for unit in plan.units for other in unit), 1)
-    return total
+        if source.has_rows:
+            return source.size // pieces[piece.input]
+        return (source.size if piece.stop is None else piece.stop) - piece.start
+
+    return [sum(map(size, unit)) for unit in plan.units]
 
 
 def check_options(config: BuildConfig) -> None:
@@ -210,5 +215,8 @@ def check_options(config: BuildConfig) -> None:
     for option, size in sizes.items():
         if size is not None and size < 1:
             raise UsageError(f"{option} is {size}, but must be at least 1. Leave it out for the default.")
+    named = [config.read.text_field, *config.read.keep]
+    if len(set(named)) < len(named):
+        raise UsageError("--keep names a field twice, or the text itself. Name each field to keep once.")
     if not 0 <= config.check.audit_rate <= 1:
         raise UsageError(f"--audit-rate is {config.check.audit_rate}, but must be a share between 0 and 1.")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 
 import psutil
 
-from tokpress.run.budget import Budget
+from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import Advanced, Done, Job, Message, Prepared, Settings, Task, WorkerView
 from tokpress.run.output import continued, unit_receipts
 from tokpress.run.worker import Worker
@@ -24,7 +25,8 @@ _SYNC_TRIES = 3
 class InlineWorker:
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._before = psutil.Process().memory_info().rss  # what the caller's process holds is none of the run's
+        self._before = psutil.Process().memory_info().rss
+        self._callers = callers_memory()
         self._worker = Worker(job)
 
     def prepare(self) -> Prepared:
@@ -40,28 +42,44 @@ class InlineWorker:
         heard: Callable[[int, Advanced], None],
         watched: Callable[[list[WorkerView]], None],  # noqa: ARG002 - nobody can watch a process from inside
     ) -> Iterator[Done]:
+        """What the disk failed to keep is written again, a few times."""
+        finished: dict[int, Done] = {}  # not yet told
+
         def say(message: Message) -> None:
             if isinstance(message, Advanced):
                 heard(0, message)
+            elif isinstance(message, Done):
+                finished[message.unit] = message
 
-        for task in tasks:
-            yield self._run(task, say)
-
-    def _run(self, task: Task, say: Callable[[Message], None]) -> Done:
-        """Writes a unit; what the disk failed to keep is written again, a few times."""
         failures = 0
-        while (left := continued(task, unit_receipts(self._job.directory, task.unit))) is not None:
+        todo = {task.unit: task for task in tasks}
+        while todo:
             try:
-                return self._worker.run(left, say)
+                for task in list(todo.values()):
+                    self._worker.run(task, say)
+                    yield from _told(finished, todo)
+                self._worker.settle(say)
             except SyncFailed:
                 failures += 1
                 if failures == _SYNC_TRIES:
                     raise
-        return Done(unit=task.unit, stage_seconds={}, cpu_seconds=0.0)
+                self._go_on(todo, say)
+            yield from _told(finished, todo)
+
+    def _go_on(self, todo: dict[int, Task], say: Callable[[Message], None]) -> None:
+        """What is left to do is known when nothing is on its way to the disk any more."""
+        with suppress(SyncFailed):
+            self._worker.settle(say)
+        for unit, task in todo.items():
+            left = continued(task, unit_receipts(self._job.directory, unit))
+            if left is None:
+                say(Done(unit=unit))
+            else:
+                todo[unit] = left
 
     @property
     def peak_bytes(self) -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self._callers
 
     def __enter__(self) -> InlineWorker:
         return self
@@ -69,3 +87,9 @@ class InlineWorker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def _told(finished: dict[int, Done], todo: dict[int, Task]) -> Iterator[Done]:
+    for unit in list(finished):
+        del todo[unit]
+        yield finished.pop(unit)

@@ -14,6 +14,7 @@ from tokpress.config import BuildConfig
 from tokpress.engines.base import TokenizerFiles, TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
+from tokpress.run.gate import Room
 from tokpress.sources.base import Input
 from tokpress.store.manifest import Slice
 
@@ -74,6 +75,7 @@ class Prepared:
     parity: Parity
     first_document: FirstDocument | None
     footprint: int  # bytes a worker holds before it reads anything
+    memory_per_byte: int  # of text, that the chosen engine takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,12 @@ class Settings:
     engine: str
     batch_bytes: int
     threads: int
+    room: Room | None = None  # None: no bounds, for a look at a sample
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The order to say of every unit that its shards exist, as soon as they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,7 @@ class Encoding:
 
     first: Place
     last: Place
+    text_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +113,30 @@ class Advanced:
     rejects: int = 0
     examples: list[Reject] = field(default_factory=list)  # a few of them, to show
 
+    def __add__(self, other: Advanced) -> Advanced:
+        return Advanced(
+            input_bytes=self.input_bytes + other.input_bytes,
+            text_bytes=self.text_bytes + other.text_bytes,
+            docs=self.docs + other.docs,
+            tokens=self.tokens + other.tokens,
+            rejects=self.rejects + other.rejects,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A unit is read to its end, and its last shard is on its way to the disk. The worker is free for another."""
+
+    unit: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """A unit is finished: its shards exist."""
 
     unit: int
-    stage_seconds: dict[str, float]
-    cpu_seconds: float
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,4 +156,4 @@ class Failed:
     error: Exception
 
 
-Message = Prepared | Encoding | Advanced | Done | Failed  # what a worker says
+Message = Prepared | Encoding | Advanced | Encoded | Done | Failed  # what a worker says

@@ -26,11 +26,12 @@ from types import TracebackType
 
 import psutil
 
-from tokpress.errors import TokpressError
-from tokpress.run.budget import Budget
+from tokpress.errors import NotEnoughMemory, TokpressError
+from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import (
     Advanced,
     Done,
+    Encoded,
     Encoding,
     Failed,
     Job,
@@ -39,16 +40,19 @@ from tokpress.run.job import (
     Prepare,
     Prepared,
     Settings,
+    Settle,
     Task,
     WorkerView,
 )
 from tokpress.run.output import continued, unit_receipts
 from tokpress.run.quarantine import CRASHED, HUNG, OUT_OF_MEMORY, Quarantine
 from tokpress.store.durable import SyncFailed
+from tokpress.store.manifest import Receipt
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.05
 _OVER_BUDGET = 1.05  # of the run's memory, and
 _RUNAWAY = 2  # times a worker's share of it: then a document is exhausting it
+_MOST_MEMORY_PER_BYTE = 1000  # that any engine may take for honest text
 _STOP_SECONDS = 3.0
 _PREPARE_TRIES = 3
 _VIEW_SECONDS = 0.5
@@ -63,10 +67,17 @@ class WorkerProcess:
     process: BaseProcess
     pipe: Connection
     task: Task | None = None
+    closing: list[Task] = field(default_factory=list)  # read to their end, but their shards may not exist yet
+    settling: bool = False  # it was told to say when they do
+    heard_of: dict[int, Advanced] = field(default_factory=dict)  # what it said of each of these units, in all
     encoding: Encoding | None = None  # what it is busy with, if it dies now
     heard: float = field(default_factory=monotonic)
     memory_bytes: int = 0
     usage: psutil.Process | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.task is not None or bool(self.closing)
 
 
 class LocalWorkers:
@@ -80,7 +91,9 @@ class LocalWorkers:
         self._settings: Settings | None = None
         self._quarantine = Quarantine()
         self.workers = [self._start(number) for number in range(count)]
-        self._budget = Budget(memory_bytes=0, workers=count, batch_bytes=0, worker_bytes=0)
+        self._budget: Budget | None = None
+        self._heard: Callable[[int, Advanced], None] = lambda *_: None
+        self._callers = callers_memory()
         self.peak_bytes = 0
         self._viewed = 0.0
         self._watched: Callable[[list[WorkerView]], None] = lambda _: None
@@ -124,12 +137,12 @@ class LocalWorkers:
     ) -> Iterator[Done]:
         """Units as they are finished, in no order. Raises what a worker could not deal with."""
         waiting = deque(tasks)
-        self._watched = watched
-        while waiting or any(worker.task for worker in self.workers):
+        self._heard, self._watched = heard, watched
+        while waiting or any(worker.is_busy for worker in self.workers):
             for worker in self.workers:
-                if worker.task is None and waiting:
-                    self._assign(worker, waiting.popleft())
-            busy = [worker for worker in self.workers if worker.task]
+                if worker.task is None:
+                    self._assign(worker, waiting)
+            busy = [worker for worker in self.workers if worker.is_busy]
             handles = [handle for worker in busy for handle in (worker.pipe, worker.process.sentinel)]
             wait(handles, _POLL_SECONDS)
             for worker in busy:
@@ -141,32 +154,49 @@ class LocalWorkers:
                             worker.encoding = message
                         case Advanced():
                             worker.encoding = None
-                            heard(worker.number, message)
-                        case Done():
+                            self._advanced(worker, message)
+                        case Encoded() if worker.task is not None:
+                            worker.closing.append(worker.task)
                             worker.task = worker.encoding = None
+                        case Done(unit=unit):
+                            worker.closing = [task for task in worker.closing if task.unit != unit]
+                            worker.heard_of.pop(unit, None)
                             yield message
                         case Failed(error):
                             raise error
                 cause = self._trouble_with(worker, alive=alive)
                 if cause:
-                    again = self._replace(worker, cause)
-                    if isinstance(again, Task):
-                        waiting.appendleft(again)
-                    else:
-                        yield again
+                    for again in self._replace(worker, cause):
+                        if isinstance(again, Task):
+                            waiting.appendleft(again)
+                        else:
+                            yield again
 
     def _trouble_with(self, worker: WorkerProcess, *, alive: bool) -> str | None:
         """Why a busy worker has to be replaced, if it has to."""
-        if worker.task is None:
+        if not worker.is_busy:
             return None
         if not alive:
             return _how_it_ended(worker.process)
+        budget, used = self._budget, self._memory_in_use()
+        over_budget = budget is not None and used > budget.memory_bytes * _OVER_BUDGET
+        if budget and over_budget and worker.memory_bytes > _RUNAWAY * budget.worker_bytes:
+            self._check_that_it_is_no_large_document(worker)
+            return OUT_OF_MEMORY
         if worker.encoding and monotonic() - worker.heard > self._doc_timeout:
             return HUNG
-        over_budget = self._memory_in_use() > self._budget.memory_bytes * _OVER_BUDGET
-        if over_budget and worker.memory_bytes > _RUNAWAY * self._budget.worker_bytes:
-            return OUT_OF_MEMORY
         return None
+
+    def _check_that_it_is_no_large_document(self, worker: WorkerProcess) -> None:
+        """A document that takes much memory because it is long is the user's to decide on. It is not set aside: whether it
+        is stored must not depend on --memory."""
+        last = worker.encoding
+        if last and last.first == last.last and worker.memory_bytes < _MOST_MEMORY_PER_BYTE * last.text_bytes:
+            source = self._job.inputs[last.first[0]].path
+            raise NotEnoughMemory(
+                f"the document at {last.first[1]:,} of {source}, {last.text_bytes:,} bytes of text, takes more than "
+                f"{worker.memory_bytes // 10**6:,} MB to encode. Run the same command again with more --memory."
+            )
 
     def _start(self, number: int) -> WorkerProcess:
         ours, theirs = self._spawn.Pipe()
@@ -179,26 +209,40 @@ class LocalWorkers:
         theirs.close()  # so that a dead worker's pipe ends
         return WorkerProcess(number, process, ours)
 
-    def _assign(self, worker: WorkerProcess, task: Task) -> None:
-        worker.task, worker.encoding, worker.heard = task, None, monotonic()
-        _send(worker, task)
+    def _assign(self, worker: WorkerProcess, waiting: deque[Task]) -> None:
+        if waiting:
+            worker.task, worker.encoding, worker.heard = waiting.popleft(), None, monotonic()
+            worker.settling = False
+            _send(worker, worker.task)
+        elif worker.closing and not worker.settling:
+            worker.settling = True
+            _send(worker, Settle())
 
-    def _replace(self, worker: WorkerProcess, cause: str) -> Task | Done:
-        """Puts a fresh process in the place of a dead or silent one. What is left of its task goes on after its last
-        receipt; if that was the unit's last, it died just before it could say so."""
-        task = worker.task
-        assert task is not None
+    def _advanced(self, worker: WorkerProcess, advanced: Advanced) -> None:
+        if worker.task is not None:
+            unit = worker.task.unit
+            worker.heard_of[unit] = worker.heard_of.get(unit, Advanced()) + advanced
+        self._heard(worker.number, advanced)
+
+    def _replace(self, worker: WorkerProcess, cause: str) -> Iterator[Task | Done]:
+        """Puts a fresh process in the place of a dead or silent one. What is left of its tasks goes on after their last
+        receipts; if one was its unit's last, the worker died just before it could say so."""
         _kill(worker)
         fresh = self._start(worker.number)
         _send(fresh, self._settings)
         self.workers[self.workers.index(worker)] = fresh
-        left = continued(task, unit_receipts(self._job.directory, task.unit))
-        if left is None:
-            return Done(unit=task.unit, stage_seconds={}, cpu_seconds=0.0)
-        return self._quarantine.retry(left, worker.encoding, cause)
+        for task in (*worker.closing, *([worker.task] if worker.task else [])):
+            receipts = unit_receipts(self._job.directory, task.unit)
+            if task.unit in worker.heard_of:
+                self._heard(worker.number, _lost(worker.heard_of[task.unit], task, receipts))
+            left = continued(task, receipts)
+            if left is None:
+                yield Done(unit=task.unit)
+            else:
+                yield self._quarantine.retry(left, worker.encoding if task is worker.task else None, cause)
 
     def _memory_in_use(self) -> int:
-        total: int = psutil.Process().memory_info().rss
+        total: int = psutil.Process().memory_info().rss - self._callers
         for worker in self.workers:
             try:
                 worker.usage = worker.usage or psutil.Process(worker.process.pid)
@@ -247,6 +291,20 @@ def _messages(worker: WorkerProcess) -> Iterator[Message]:
         return
 
 
+def _lost(heard: Advanced, task: Task, receipts: Sequence[Receipt]) -> Advanced:
+    """What a worker said it had done but has no receipt for, to be taken back: it will be done again."""
+    kept = [receipt for receipt in receipts if receipt.number >= task.first_shard]
+    docs = sum(receipt.docs for receipt in kept) - heard.docs
+    share = docs / max(heard.docs, 1)
+    return Advanced(
+        input_bytes=int(share * heard.input_bytes),
+        text_bytes=int(share * heard.text_bytes),
+        docs=docs,
+        tokens=sum(receipt.tokens for receipt in kept) - heard.tokens,
+        rejects=sum(receipt.bad_records for receipt in kept) - heard.rejects,
+    )
+
+
 def _view(worker: WorkerProcess) -> WorkerView:
     try:
         cpu = worker.usage.cpu_percent() if worker.usage else 0.0  # since the last time it was asked
@@ -293,7 +351,10 @@ def _serve(pipe: Connection, job: Job, cpus: set[int] | None) -> None:
                 case Settings() as settings:
                     worker.configure(settings)
                 case Task() as task:
-                    pipe.send(worker.run(task, pipe.send))
+                    worker.run(task, pipe.send)
+                    pipe.send(Encoded(task.unit))
+                case Settle():
+                    worker.settle(pipe.send)
     except BrokenPipeError:
         return  # the coordinator is gone
     except SyncFailed:

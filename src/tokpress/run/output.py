@@ -6,7 +6,6 @@ where its unit goes on; what has no receipt does not count. A store of another p
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +19,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.run.job import Task
 from tokpress.run.lock import LOCK
 from tokpress.sources.base import STDIN
-from tokpress.store.durable import TEMPORARY_SUFFIX, sync_directory, write_file
+from tokpress.store.durable import TEMPORARY_SUFFIX, make_directory, remove, sync_directory, write_file
 from tokpress.store.manifest import (
     MANIFEST,
     PLAN,
@@ -34,6 +33,7 @@ from tokpress.store.manifest import (
     encode,
     read_record,
     rejects_name,
+    shard_name,
 )
 
 _SHOWN_DIFFERENCES = 10
@@ -113,17 +113,17 @@ def begin(directory: Path, plan: Plan, files: TokenizerFiles) -> None:
     It can be stopped anywhere: what an earlier run left loses its manifest first, then its receipts, then what they speak
     for; its plan is replaced in one step, so that there is one at any time and the directory is known to be a store.
     """
-    (directory / MANIFEST).unlink(missing_ok=True)
+    sync_directory(directory.parent)  # in which it may be new
+    remove(directory / MANIFEST)
     sync_directory(directory)
     receipts = list((directory / SHARDS).glob("*.json"))
     for path in receipts:
-        path.unlink()
+        remove(path)
     if receipts:
         sync_directory(directory / SHARDS)
     for name in (SHARDS, REJECTS, TOKENIZER):
-        if (directory / name).exists():
-            shutil.rmtree(directory / name)
-    sync_directory(directory)
+        for path in (directory / name).iterdir() if (directory / name).is_dir() else []:
+            remove(path)
     write_file(directory / PLAN, encode(plan))
     furnish(directory, files)
 
@@ -131,11 +131,11 @@ def begin(directory: Path, plan: Plan, files: TokenizerFiles) -> None:
 def furnish(directory: Path, files: TokenizerFiles) -> None:
     """What else a store has from the start, made if it is not there: a run may have died before it could."""
     for name in (SHARDS, REJECTS, TOKENIZER):
-        (directory / name).mkdir(exist_ok=True)
+        make_directory(directory / name)
     sync_directory(directory)
     for path in (directory / TOKENIZER).iterdir():
         if path.name not in files.files:
-            path.unlink()
+            remove(path)
     for name, data in files.files.items():
         path = directory / TOKENIZER / name
         if not path.is_file() or path.read_bytes() != data:
@@ -151,8 +151,11 @@ def read_receipts(directory: Path) -> Receipts:
 
 
 def unit_receipts(directory: Path, unit: int) -> list[Receipt]:
-    """The receipts of one unit, in order."""
-    return _without_gaps([read_record(path, Receipt) for path in (directory / SHARDS).glob(f"*-{unit:05d}-*.json")])
+    """The receipts of one unit, in order. Looks for their names: to list a store of 100,000 shards takes its time."""
+    found: list[Receipt] = []
+    while (path := directory / SHARDS / f"{shard_name('train', unit, len(found))}.json").is_file():
+        found.append(read_record(path, Receipt))
+    return found
 
 
 def _without_gaps(receipts: list[Receipt]) -> list[Receipt]:
@@ -192,7 +195,7 @@ def remove_strays(directory: Path, receipts: Receipts) -> None:
     rejects = {rejects_name(receipt.unit, receipt.number) for receipt in known if receipt.rejects}
     for path in (directory / SHARDS).iterdir():
         if path.name.split(".")[0] not in shards or path.suffix == TEMPORARY_SUFFIX:
-            path.unlink()
+            remove(path)
     for path in (directory / REJECTS).iterdir():
         if path.name not in rejects:
-            path.unlink()
+            remove(path)

@@ -1,7 +1,8 @@
 """Inputs -> units of about equal size.
 
-In: the inputs in order and a unit's size. Out: a `Plan`. A large file of lines is cut by bytes, a large Parquet file at its
-row groups; a compressed file is one unit; small files share one. The plan follows from inputs and options alone.
+In: the inputs in order and a unit's size. Out: a `Plan`. A large file is cut where its reader can start: lines at any byte,
+Parquet at its row groups, Arrow at its record batches; a compressed file is one unit; small files share one. The plan
+follows from inputs and options alone.
 """
 
 from __future__ import annotations
@@ -11,24 +12,33 @@ from typing import Any
 
 import msgspec
 
-from tokpress.config import BuildConfig
+from tokpress.config import BuildConfig, ReadConfig
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
-from tokpress.sources.base import STDIN, Input
+from tokpress.run.budget import MIN_BATCH_BYTES
+from tokpress.sources.base import STDIN, Input, open_reader
 from tokpress.store.manifest import FORMAT_VERSION, Plan, Slice
 
 _MAX_FILES_A_UNIT = 10_000
-_LINE_FORMATS = ("jsonl", "lines")
+_FEWEST_UNITS = 64
+_MIN_UNIT_BYTES = 16 * 10**6
+_MAX_UNIT_BYTES = 256 * 10**6
 
 
 def make_plan(inputs: Sequence[Input], config: BuildConfig, info: TokenizerInfo, frame: Frame) -> Plan:
     return Plan(
         format_version=FORMAT_VERSION,
         inputs=list(inputs),
-        units=cut_units(inputs, config.store.unit_bytes),
+        units=cut_units(inputs, config.store.unit_bytes or default_unit_bytes(inputs), config.read),
         options=_output_options(config, frame),
         tokenizer=info,
     )
+
+
+def default_unit_bytes(inputs: Sequence[Input]) -> int:
+    """Small enough that any number of workers finish at about the same time, large enough to make good shards."""
+    total = sum(source.size for source in inputs)
+    return min(max(total // _FEWEST_UNITS, _MIN_UNIT_BYTES), _MAX_UNIT_BYTES)
 
 
 def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
@@ -39,6 +49,7 @@ def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
         "max_doc_bytes": config.read.max_doc_bytes,
         "drop_empty": config.read.drop_empty,
         "limit": config.read.limit,
+        "keep": list(config.read.keep),
         "special_tokens": config.tokenizer.special_tokens,
         "bos_id": frame.bos_id,
         "eos_id": frame.eos_id,
@@ -47,7 +58,7 @@ def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
     return options
 
 
-def cut_units(inputs: Sequence[Input], unit_bytes: int) -> list[list[Slice]]:
+def cut_units(inputs: Sequence[Input], unit_bytes: int, read: ReadConfig) -> list[list[Slice]]:
     units: list[list[Slice]] = []
     small: list[Slice] = []  # whole small files that share a unit
     small_bytes = 0
@@ -62,36 +73,6 @@ def cut_units(inputs: Sequence[Input], unit_bytes: int) -> list[list[Slice]]:
         if small:
             units.append(small)
             small, small_bytes = [], 0
-        units += [[piece] for piece in _cut_file(index, source, unit_bytes)]
+        starts = open_reader(source, index, read, MIN_BATCH_BYTES).cuts(unit_bytes)
+        units += [[Slice(index, *bounds)] for bounds in zip(starts, [*starts[1:], None], strict=True)]
     return [*units, small] if small else units
-
-
-def _cut_file(index: int, source: Input, unit_bytes: int) -> list[Slice]:
-    if source.format in _LINE_FORMATS and source.compression is None and source.path != STDIN:
-        pieces = max(source.size // unit_bytes, 1)
-        bounds = [source.size * i // pieces for i in range(pieces)]
-    elif source.format == "parquet":
-        bounds = _row_group_bounds(source, unit_bytes)
-    else:
-        bounds = [0]
-    return [Slice(index, start, stop) for start, stop in zip(bounds, [*bounds[1:], None], strict=True)]
-
-
-def _row_group_bounds(source: Input, unit_bytes: int) -> list[int]:
-    """First rows of runs of row groups of about a unit's size."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_metadata(source.path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        return [0]  # the reader will say what is wrong with it
-    bounds = [0]
-    row = taken = 0
-    for group in range(metadata.num_row_groups):
-        if taken >= unit_bytes:
-            bounds.append(row)
-            taken = 0
-        row += metadata.row_group(group).num_rows
-        taken += source.size // metadata.num_row_groups
-    return bounds

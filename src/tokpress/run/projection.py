@@ -10,7 +10,7 @@ from time import perf_counter
 
 import msgspec
 
-from tokpress.run.budget import BATCH_COST, MAX_BATCH_BYTES, PARENT_BYTES, usable_cores
+from tokpress.run.budget import MAX_BATCH_BYTES, PARENT_BYTES, READ_COST, usable_cores
 from tokpress.run.job import Job, Prepared, Settings
 from tokpress.run.plan import make_plan
 from tokpress.run.worker import Worker
@@ -52,6 +52,7 @@ def project(job: Job) -> tuple[Prepared, Projection]:
     tokens, docs = round(sampled.tokens * scale), round(sampled.docs * scale)
     rate = sampled.input_bytes / seconds
     cores = usable_cores()
+    cost = READ_COST + prepared.memory_per_byte
     counts = sorted({2**power for power in range(cores.bit_length())} | {cores, 2 * cores})
     return prepared, Projection(
         inputs=len(job.inputs),
@@ -66,7 +67,7 @@ def project(job: Job) -> tuple[Prepared, Projection]:
             ForWorkers(
                 workers=count,
                 seconds=round(_WORKER_START_SECONDS + total / (rate * min(count, cores, len(plan.units))), 1),
-                memory_bytes=PARENT_BYTES + count * (prepared.footprint + BATCH_COST * MAX_BATCH_BYTES),
+                memory_bytes=PARENT_BYTES + count * (prepared.footprint + cost * MAX_BATCH_BYTES),
             )
             for count in counts
         ],

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Any
 
-from tokpress.batches import EMPTY, Reject
+from tokpress.batches import Reject
 from tokpress.config import reject_limit
 from tokpress.errors import TooManyRejects
 from tokpress.run.job import Advanced, Done
@@ -39,7 +39,7 @@ class Tally:
         """What an earlier run did counts for the limit of rejects, not for the rates."""
         for receipt in receipts:
             self._earlier_docs += receipt.docs
-            self._earlier_rejects += receipt.counts.rejected - receipt.rejects.get(EMPTY, 0)
+            self._earlier_rejects += receipt.bad_records
 
     def heard(self, worker: int, advanced: Advanced) -> None:
         self.input_bytes += advanced.input_bytes

@@ -11,25 +11,38 @@ import cProfile
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from time import process_time
+from dataclasses import replace
+from time import perf_counter, process_time
 
 import numpy as np
 import psutil
 import pyarrow as pa
 
-from tokpress.batches import EMPTY, Int64s, Reject, TextBatch, TokenBatch, concat_text, preview, string_buffers
+from tokpress.batches import (
+    EMPTY,
+    Int64s,
+    Reject,
+    TextBatch,
+    TokenBatch,
+    concat_text,
+    preview,
+    string_buffers,
+    text_bytes,
+)
 from tokpress.engines.base import Engine, concat_tokens
 from tokpress.engines.framing import frame_for
 from tokpress.engines.load import FAST_KINDS, reference_engine
 from tokpress.engines.parity import Auditor
 from tokpress.errors import TokenizerError
+from tokpress.run.budget import READ_COST
 from tokpress.run.choice import FAST, choose_engine, engine_named
+from tokpress.run.gate import Gate
 from tokpress.run.job import Advanced, Done, Encoding, FirstDocument, Job, Message, Place, Prepared, Settings, Task
 from tokpress.run.progress import StageClock
-from tokpress.sources.base import Input, open_reader
+from tokpress.sources.base import Growing, Input, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
-from tokpress.store.manifest import Slice
+from tokpress.store.manifest import PLAN, Slice
 from tokpress.store.writer import ShardWriter
 
 _SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
@@ -51,6 +64,8 @@ class Worker:
         self._auditor: Auditor | None = None
         self._profile = cProfile.Profile() if job.config.resources.profile else None
         self._settings = Settings(engine=self._reference.name, batch_bytes=1024**2, threads=1)
+        self._gate: Gate | None = None
+        self._closing: tuple[ShardWriter, Done] | None = None  # a unit whose last shard is being synced
 
     def prepare(self, attempt: int = 0) -> Prepared:
         """Proves the engine on a sample of the inputs; after a death on half of it, then on the nasty strings alone."""
@@ -66,6 +81,7 @@ class Worker:
             parity=parity,
             first_document=self._first_document(sample[0][:1]) if sample else None,
             footprint=psutil.Process().memory_info().rss,
+            memory_per_byte=self._engine.memory_per_byte,
         )
 
     def preload(self) -> None:
@@ -86,18 +102,30 @@ class Worker:
         self._settings = settings
         if self._engine.name != settings.engine:
             self._engine = engine_named(settings.engine, self._job.files, config.tokenizer, self._reference)
+        self._gate = Gate(self._job.directory / PLAN, settings.room) if settings.room else None
         audited = self._engine is not self._reference and config.check.audit_rate > 0
         self._auditor = Auditor(self._engine, self._reference, config.check.audit_rate) if audited else None
 
-    def run(self, task: Task, say: Say) -> Done:
-        """Writes what is left of a unit."""
+    def run(self, task: Task, say: Say) -> None:
+        """Writes what is left of a unit. Its last shard is synced to disk while the next unit is read: `Done` is said of it
+        when that one is read to its end, or when `settle` is called."""
         if self._profile is None:
-            return self._run(task, say)
-        done = self._profile.runcall(self._run, task, say)
-        self._profile.dump_stats(f"{self._job.config.resources.profile}{PROFILE_PART}{os.getpid()}")
-        return done
+            self._run(task, say)
+        else:
+            self._profile.runcall(self._run, task, say)
+            self._profile.dump_stats(f"{self._job.config.resources.profile}{PROFILE_PART}{os.getpid()}")
 
-    def _run(self, task: Task, say: Say) -> Done:
+    def settle(self, say: Say) -> None:
+        """Waits for the unit whose last shard is on its way to the disk, if there is one."""
+        if self._closing is None:
+            return
+        (writer, done), self._closing = self._closing, None
+        began = perf_counter()
+        writer.finish()
+        stages = done.stage_seconds | {"write": done.stage_seconds["write"] + perf_counter() - began}
+        say(replace(done, stage_seconds=stages))
+
+    def _run(self, task: Task, say: Say) -> None:
         clock, cpu = StageClock(), process_time()
         writer = ShardWriter(
             self._job.directory,
@@ -105,6 +133,7 @@ class Worker:
             unit=task.unit,
             shard_bytes=self._job.config.store.shard_bytes,
             first_shard=task.first_shard,
+            keep=self._job.config.read.keep,
         )
         left = task.limit
         try:
@@ -114,6 +143,7 @@ class Worker:
                 clock.move(batch.parse_seconds, "read", "parse")
                 batch = self._usable(batch, task, left)
                 left = None if left is None else left - len(batch)
+                self._wait_for_room(batch)
                 tokens = self._encode(batch, task, say)
                 clock.start("audit")
                 audited = self._auditor.check(batch, tokens) if self._auditor else None
@@ -122,17 +152,22 @@ class Worker:
                 write_batch(writer, batch, framed, audited)
                 say(_advanced(batch, framed))
                 del batch, tokens, framed  # before the next batch is read: two large ones need not fit
+                if self._gate:
+                    self._gate.leave()
                 if left == 0:
                     break
                 clock.start("read")
             clock.start("write")
             writer.close_shard(None)
-            writer.finish()
             clock.stop()
         except BaseException:
             writer.abort()
             raise
-        return Done(unit=task.unit, stage_seconds=clock.seconds, cpu_seconds=process_time() - cpu)
+        self.settle(say)
+        self._closing = (
+            writer,
+            Done(unit=task.unit, stage_seconds=clock.seconds, cpu_seconds=process_time() - cpu),
+        )
 
     def sample(self, units: Sequence[list[Slice]], max_bytes: int) -> Advanced:
         """Reads and encodes the beginnings of units spread over all, as a run would, but writes nothing."""
@@ -141,11 +176,7 @@ class Worker:
             budget = max_bytes // min(len(units), 8)
             for batch in coalesce(self._batches(Task(unit=0, slices=slices)), self._settings.batch_bytes):
                 part = _advanced(batch, self._frame.apply(self._engine.encode(batch.text)))
-                total = Advanced(
-                    input_bytes=total.input_bytes + part.input_bytes,
-                    docs=total.docs + part.docs,
-                    tokens=total.tokens + part.tokens,
-                )
+                total += part
                 budget -= part.input_bytes
                 if budget <= 0:
                     break
@@ -171,8 +202,20 @@ class Worker:
                 start = max(start, task.start[1])
             source = self._job.inputs[piece.input]
             check_unchanged(source)
-            reader = open_reader(source, piece.input, self._job.config.read, self._settings.batch_bytes)
+            reader = open_reader(
+                source, piece.input, self._job.config.read, self._settings.batch_bytes, self._growing(source)
+            )
             yield from reader.read(start, piece.stop)
+
+    def _growing(self, source: Input) -> Growing | None:
+        """Called as a record grows beyond the ordinary, before it is held whole."""
+        gate, cost = self._gate, READ_COST + self._engine.memory_per_byte
+        return (lambda size: gate.wait_for(cost * size, source.path)) if gate else None
+
+    def _wait_for_room(self, batch: TextBatch) -> None:
+        if self._gate and len(batch):
+            need = READ_COST * batch.text_bytes + self._engine.memory_for(batch.text)
+            self._gate.wait_for(need, self._job.inputs[batch.sources[-1]].path)
 
     def _encode(self, batch: TextBatch, task: Task, say: Say) -> TokenBatch:
         """Announces what is about to be encoded, so that it is known if this process does not survive it."""
@@ -180,12 +223,13 @@ class Worker:
             return self._engine.encode(batch.text)
         first, last = place(batch, 0), place(batch, len(batch) - 1)
         if task.careful is None or task.careful[1] < first or last < task.careful[0]:
-            say(Encoding(first, last))
+            say(Encoding(first, last, batch.text_bytes))
             return self._engine.encode(batch.text, threads=self._settings.threads)
         parts = []
         for i in range(len(batch)):
-            say(Encoding(place(batch, i), place(batch, i)))
-            parts.append(self._engine.encode(batch.text[i : i + 1]))
+            text = batch.text[i : i + 1]
+            say(Encoding(place(batch, i), place(batch, i), text_bytes(text)))
+            parts.append(self._engine.encode(text))
         return concat_tokens(parts)
 
 
@@ -214,6 +258,7 @@ def write_batch(writer: ShardWriter, batch: TextBatch, tokens: TokenBatch, audit
             batch.positions[written:stop],
             batch.sources[written:stop],
             audited=0 if audited is None else int(np.searchsorted(audited, [written, stop]) @ [-1, 1]),
+            kept=None if batch.kept is None else batch.kept[written:stop],
         )
         written = stop
     writer.reject(rejects)
@@ -248,17 +293,8 @@ def set_aside(batch: TextBatch, reasons: Mapping[Place, str], detail: str, input
         )
         for i in culprits
     ]
-    kept = np.delete(np.arange(len(batch)), culprits)
-    return TextBatch(
-        text=batch.text.take(pa.array(kept)),
-        positions=batch.positions[kept],
-        sources=batch.sources[kept],
-        rejects=sorted(rejects, key=lambda reject: (reject.input, reject.position)),
-        input=batch.input,
-        next_position=batch.next_position,
-        parse_seconds=batch.parse_seconds,
-        input_bytes=batch.input_bytes,
-    )
+    rejects.sort(key=lambda reject: (reject.input, reject.position))
+    return batch.only(np.delete(np.arange(len(batch)), culprits), rejects)
 
 
 def first_docs(batch: TextBatch, docs: int) -> TextBatch:
@@ -266,16 +302,8 @@ def first_docs(batch: TextBatch, docs: int) -> TextBatch:
     if len(batch) <= docs:
         return batch
     last = place(batch, docs - 1) if docs else (-1, -1)
-    return TextBatch(
-        text=batch.text[:docs],
-        positions=batch.positions[:docs],
-        sources=batch.sources[:docs],
-        rejects=[reject for reject in batch.rejects if (reject.input, reject.position) < last],
-        input=batch.input,
-        next_position=batch.next_position,
-        parse_seconds=batch.parse_seconds,
-        input_bytes=batch.input_bytes,
-    )
+    rejects = [reject for reject in batch.rejects if (reject.input, reject.position) < last]
+    return batch.only(np.arange(docs), rejects)
 
 
 def coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tokpress.sources.rows import LostRows, RowReader, Rows
+from tokpress.sources.rows import LostRows, RowReader, Rows, run_starts
 
 _FILE_MAGIC = b"ARROW1"
 _FILE_STREAM_START = 8  # in an IPC file, a stream begins after the padded magic
@@ -22,6 +22,19 @@ _SLICE_ROWS = 4096
 class ArrowReader(RowReader):
     def probe(self, fraction: float) -> int:  # noqa: ARG002 - rows of later batches are not known without reading
         return 0
+
+    def cuts(self, unit_bytes: int) -> list[int]:
+        """Record batches are counted without reading their rows, unless they are compressed: such a file is one unit."""
+        return run_starts(self._sizes(), unit_bytes)
+
+    def _sizes(self) -> Iterator[tuple[int, int]]:
+        before = 0
+        allocated = pa.total_allocated_bytes()
+        for batch, consumed in self._batches():
+            if isinstance(batch, str) or pa.total_allocated_bytes() > allocated:  # the rows were unpacked
+                return
+            yield batch.num_rows, consumed - before
+            before = consumed
 
     def slices(self, start: int, stop: int | None) -> Iterator[Rows | LostRows]:
         row = 0
@@ -43,16 +56,16 @@ class ArrowReader(RowReader):
     def _slices_of(
         self, batch: pa.RecordBatch, row: int, first: int, last: int, input_bytes: int
     ) -> Iterator[Rows | LostRows]:
-        column = batch.column(self.column_of(batch.schema))
+        self.check_columns(batch.schema)
         try:
-            column.validate()  # what slicing and taking a field rely on; the rows are checked with each slice
+            for path in (self.path, *self.keep.values()):
+                batch.column(path[0]).validate()  # what slicing relies on; the rows are checked with each slice
         except pa.ArrowInvalid as error:
             yield LostRows(row + first, last - first, f"corrupt rows: {error}", input_bytes)
             return
-        column = self.take_field(column)
         for begin in range(first, last, _SLICE_ROWS):
             end = min(begin + _SLICE_ROWS, last)
-            yield Rows(column[begin:end], row + begin, input_bytes * (end - begin) // batch.num_rows)
+            yield self.rows(batch, begin, end, first_row=row, input_bytes=input_bytes * (end - begin) // batch.num_rows)
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch | str, int]]:
         """Record batches with the bytes read so far; a string says that there should be more and why there is not."""

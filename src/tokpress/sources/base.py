@@ -7,7 +7,7 @@ which it *starts*, so ranges that touch share no record and lose none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from tokpress.batches import INVALID_UTF8, Int64s, Reject, TextBatch, preview
 from tokpress.config import ReadConfig
 
 STDIN = "-"
+Growing = Callable[[int], None]  # told how large a record has grown that is not read to its end yet; may wait, or raise
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,11 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     compression: str | None = None
     size: int  # bytes as stored
     mtime_ns: int
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether positions in it are row numbers, not byte offsets."""
+        return self.format in ("parquet", "arrow")
 
 
 class Reader(Protocol):
@@ -42,6 +48,10 @@ class Reader(Protocol):
         """A position about that far into the input from which `read` can start cheaply; 0 if there is none."""
         ...
 
+    def cuts(self, unit_bytes: int) -> list[int]:
+        """Where to cut the input into units of about that size: the position at which each of them starts, 0 first."""
+        ...
+
 
 _READERS = {  # imported when first used: pyarrow.parquet alone takes a tenth of a second
     "jsonl": ("tokpress.sources.jsonl", "JsonlReader"),
@@ -53,9 +63,11 @@ _READERS = {  # imported when first used: pyarrow.parquet alone takes a tenth of
 FORMATS = tuple(_READERS)
 
 
-def open_reader(source: Input, index: int, config: ReadConfig, batch_bytes: int) -> Reader:
+def open_reader(
+    source: Input, index: int, config: ReadConfig, batch_bytes: int, growing: Growing | None = None
+) -> Reader:
     module, name = _READERS[source.format]
-    reader: Reader = getattr(import_module(module), name)(source, index, config, batch_bytes)
+    reader: Reader = getattr(import_module(module), name)(source, index, config, batch_bytes, growing)
     return reader
 
 
@@ -75,6 +87,7 @@ class BatchMaker:
         next_position: int,
         input_bytes: int,
         parse_seconds: float = 0.0,
+        kept: pa.RecordBatch | None = None,
     ) -> TextBatch:
         return TextBatch(
             text=text,
@@ -85,6 +98,7 @@ class BatchMaker:
             next_position=next_position,
             parse_seconds=parse_seconds,
             input_bytes=input_bytes,
+            kept=kept,
         )
 
     def reject(

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tokpress.batches import DAMAGED_INPUT, PREVIEW_BYTES, TOO_LARGE, Int64s, Reject, TextBatch
 from tokpress.config import ReadConfig
-from tokpress.sources.base import STDIN, BatchMaker, Input, empty_text
+from tokpress.sources.base import STDIN, BatchMaker, Growing, Input, empty_text
 from tokpress.sources.compression import ByteStream
 
 BOM = b"\xef\xbb\xbf"
@@ -68,8 +69,9 @@ class Damage:
 class Unfinished:
     """The beginning of a record whose end has not come yet. Over the limit only its size and head are kept."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, growing: Growing | None = None) -> None:
         self._max_bytes = max_bytes
+        self._growing = growing
         self.clear()
 
     def clear(self) -> None:
@@ -83,6 +85,8 @@ class Unfinished:
         self._parts.append(part)
         if self.is_oversized:
             self._parts.clear()
+        elif self._growing:
+            self._growing(self.size)
 
     @property
     def is_oversized(self) -> bool:
@@ -96,7 +100,15 @@ class Unfinished:
 
 
 Piece = Block | Oversized | Damage
-Parsed = tuple[pa.LargeStringArray, Int64s, list[Reject]]
+
+
+class Parsed(NamedTuple):
+    """A block's good records, and what is wrong with the others."""
+
+    text: pa.LargeStringArray
+    positions: Int64s
+    rejects: list[Reject]
+    kept: pa.RecordBatch | None = None
 
 
 class StreamReader:
@@ -104,11 +116,14 @@ class StreamReader:
 
     has_lines = True  # a record is a line, so that rejects can say which one
 
-    def __init__(self, source: Input, index: int, config: ReadConfig, batch_bytes: int) -> None:
+    def __init__(
+        self, source: Input, index: int, config: ReadConfig, batch_bytes: int, growing: Growing | None = None
+    ) -> None:
         self.source = source
         self.maker = BatchMaker(source, index)
         self.max_bytes = config.max_doc_bytes
         self.chunk_bytes = max(batch_bytes, MIN_CHUNK_BYTES)
+        self.growing = growing
 
     def pieces(self, stream: ByteStream, start: int, stop: int | None) -> Iterator[Piece]:
         raise NotImplementedError
@@ -116,40 +131,47 @@ class StreamReader:
     def parse(self, block: Block, lines: LineCounter) -> Parsed:
         raise NotImplementedError
 
+    @property
+    def _can_start_anywhere(self) -> bool:
+        return self.has_lines and not self.source.compression and self.source.path != STDIN
+
     def probe(self, fraction: float) -> int:
-        seekable = self.has_lines and not self.source.compression and self.source.path != STDIN
-        return int(self.source.size * fraction) if seekable else 0
+        return int(self.source.size * fraction) if self._can_start_anywhere else 0
+
+    def cuts(self, unit_bytes: int) -> list[int]:
+        pieces = max(self.source.size // unit_bytes, 1) if self._can_start_anywhere else 1
+        return [self.source.size * i // pieces for i in range(pieces)]
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         stream = ByteStream(self.source)
         lines = LineCounter(self.source, counting=self.has_lines)
         consumed = 0
         for piece in self.pieces(stream, start, stop):
-            text, positions = empty_text(), NO_POSITIONS
             began = perf_counter()
-            rejects: list[Reject] = []
             match piece:
                 case Block(offset=offset):
-                    text, positions, rejects = self.parse(piece, lines)
+                    parsed = self.parse(piece, lines)
                     size, num_lines = len(piece.data), len(piece.starts)
                 case Oversized(offset, size):
-                    rejects, num_lines = [self.too_large(piece, lines.line_at(offset))], 1
+                    parsed, num_lines = _only(self.too_large(piece, lines.line_at(offset))), 1
                 case Damage(offset, size, head, message):
                     line = lines.line_at(offset)
-                    rejects, num_lines = [self.maker.reject(offset, DAMAGED_INPUT, message, head, line=line)], 1
+                    parsed, num_lines = _only(self.maker.reject(offset, DAMAGED_INPUT, message, head, line=line)), 1
                     size += 1  # past the end: going on from there does not meet the damage again
             lines.passed(offset, size, num_lines)
             del piece  # the raw bytes are not needed while the text is encoded
             batch = self.maker.batch(
-                text,
-                positions,
-                rejects,
+                parsed.text,
+                parsed.positions,
+                parsed.rejects,
                 next_position=offset + size,
-                input_bytes=stream.consumed - consumed,
+                # What was read ahead is another unit's, unless this is the only one that reads the file.
+                input_bytes=stream.consumed - consumed if self.source.compression else size,
                 parse_seconds=perf_counter() - began,
+                kept=parsed.kept,
             )
             consumed = stream.consumed
-            del text, positions
+            del parsed
             yield batch
             del batch
 
@@ -157,6 +179,10 @@ class StreamReader:
         sizes = f"the record takes {record.size:,} bytes, the limit is {self.max_bytes:,}"
         detail = f"{sizes}; raise it with --max-doc-bytes"
         return self.maker.reject(record.offset, TOO_LARGE, detail, record.head, line=line)
+
+
+def _only(reject: Reject) -> Parsed:
+    return Parsed(empty_text(), NO_POSITIONS, [reject])
 
 
 class LineCounter:

@@ -106,6 +106,8 @@ def _data_files(directory: Path) -> Iterator[str]:
 
 
 def _describe(path: str, config: ReadConfig) -> Input:
+    if not path.isprintable() and "\udc80" <= max(path) <= "\udcff":
+        raise UsageError(f"{path!a}: the name of this file is not UTF-8 and cannot be stored. Rename it.")
     by_name, compression = _format_and_compression(path)
     kind = by_name
     if config.format is not None:
@@ -123,6 +125,8 @@ def _describe(path: str, config: ReadConfig) -> Input:
         raise UsageError(f"--separator is for plain text, but {path} is {kind}. Leave it out or add --format text.")
     if config.separator:
         kind = "text"
+    if config.keep and kind in ("text", "lines"):
+        raise UsageError(f"--keep is for records with fields, but {path} is plain text. Leave it out.")
     if compression and kind not in _STREAMS:
         raise UsageError(f"{path}: {kind} files are compressed inside, not as a whole. Unpack it first.")
     if path == STDIN:

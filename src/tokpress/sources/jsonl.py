@@ -12,65 +12,60 @@ handing the strings to Arrow is 1.3 to 1.8 times as fast as Arrow's own JSON rea
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
-import msgspec
 import numpy as np
-import pyarrow as pa
 
-from tokpress.batches import BAD_JSON, INVALID_UTF8, MISSING_FIELD, WRONG_TYPE, Int64s, Reject
+from tokpress.batches import Int64s, Reject
 from tokpress.config import ReadConfig
-from tokpress.errors import UsageError
-from tokpress.sources.base import Input, empty_text
+from tokpress.sources.base import Growing, Input, empty_text
 from tokpress.sources.blocks import NO_POSITIONS, Block, LineCounter, Parsed, Piece, StreamReader
 from tokpress.sources.compression import ByteStream
+from tokpress.sources.fields import BAD_LINE, Found, JsonFields, join_found
 from tokpress.sources.lines import read_lines
 
 _OPEN_BRACE, _CLOSE_BRACE = ord("{"), ord("}")
 _BLANKS = b" \t\r\n"
-_BAD_LINE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # a wrong type is a DecodeError too
 
 
 class JsonlReader(StreamReader):
-    def __init__(self, source: Input, index: int, config: ReadConfig, batch_bytes: int) -> None:
-        super().__init__(source, index, config, batch_bytes)
-        self._field = _Field(config.field_path)
+    def __init__(
+        self, source: Input, index: int, config: ReadConfig, batch_bytes: int, growing: Growing | None = None
+    ) -> None:
+        super().__init__(source, index, config, batch_bytes, growing)
+        self._fields = JsonFields(config.field_path, config.keep)
 
     def pieces(self, stream: ByteStream, start: int, stop: int | None) -> Iterator[Piece]:
-        return read_lines(stream, start, stop, self.chunk_bytes, self.max_bytes)
+        return read_lines(stream, start, stop, self.chunk_bytes, self.max_bytes, self.growing)
 
     def parse(self, block: Block, lines: LineCounter) -> Parsed:
-        texts: list[pa.LargeStringArray] = []
-        kept: list[Int64s] = []
+        found: list[Found] = []
+        good: list[Int64s] = []
         bad: list[int] = []
         todo = [(0, len(block.starts))]
         while todo:
             first, last = todo.pop()
             parsed = self._parse_together(block, first, last)
             if parsed is not None:
-                text, which, without_text = parsed
-                texts.append(text)
-                kept.append(which)
+                records, which, without_text = parsed
+                found.append(records)
+                good.append(which)
                 bad.extend(without_text)
             elif last - first > 1:
                 middle = (first + last) // 2
                 todo += [(middle, last), (first, middle)]  # the first half is popped first: order is kept
-            elif (text := self._second_chance(block, first)) is not None:
-                texts.append(text)
-                kept.append(np.array([first]))
+            elif (record := self._second_chance(block, first)) is not None:
+                found.append(record)
+                good.append(np.array([first]))
             else:
                 bad.append(first)
         rejects = [self._reject(block, i, lines) for i in bad]
-        text = texts[0] if len(texts) == 1 else pa.concat_arrays(texts) if texts else empty_text()
-        which = np.concatenate(kept) if kept else NO_POSITIONS
-        return text, block.positions[which], rejects
+        which = np.concatenate(good) if good else NO_POSITIONS
+        text, kept = join_found(found)
+        return Parsed(text, block.positions[which], rejects, kept)
 
-    def _parse_together(
-        self, block: Block, first: int, last: int
-    ) -> tuple[pa.LargeStringArray, Int64s, list[int]] | None:
-        """Lines first..last at once: their texts, which lines these are, and which lines lack a text.
+    def _parse_together(self, block: Block, first: int, last: int) -> tuple[Found, Int64s, list[int]] | None:
+        """Lines first..last at once: what is in them, which lines these are, and which lines lack a text.
 
         None if a line among them is bad. Every line that is not blank must begin with "{" and end with "}", and there
         must be as many records as such lines. Both together mean that record i is line i: no JSON string holds a line
@@ -84,7 +79,7 @@ class JsonlReader(StreamReader):
         filled = ends > starts
         which = np.flatnonzero(filled) + first
         if not len(which):
-            return empty_text(), which, []
+            return Found(empty_text()), which, []
         if len(which) < len(starts):
             starts, ends = starts[filled], ends[filled]
         codes = np.frombuffer(block.data, np.uint8)
@@ -92,23 +87,22 @@ class JsonlReader(StreamReader):
         if not is_object.all():
             return None
         try:
-            text = self._field.parse(memoryview(block.data)[starts[0] : ends[-1]])
-        except _BAD_LINE:
+            found = self._fields.parse(memoryview(block.data)[starts[0] : ends[-1]])
+        except BAD_LINE:
             return None
+        text, kept = found
         if len(text) != len(which):
             return None
         if not text.null_count:
-            return text, which, []
-        present = text.is_valid().to_numpy(zero_copy_only=False)
-        return text.drop_null(), which[present], which[~present].tolist()
+            return found, which, []
+        present = text.is_valid()
+        filled = present.to_numpy(zero_copy_only=False)
+        found = Found(text.drop_null(), None if kept is None else kept.filter(present))
+        return found, which[filled], which[~filled].tolist()
 
-    def _second_chance(self, block: Block, i: int) -> pa.LargeStringArray | None:
+    def _second_chance(self, block: Block, i: int) -> Found | None:
         line = block.data[block.starts[i] : block.ends[i]]
-        text = self._field.parse_with_python(line) if len(line) <= self.max_bytes else None
-        try:
-            return None if text is None else pa.array([text], pa.large_string())
-        except UnicodeEncodeError:  # half a surrogate pair
-            return None
+        return self._fields.parse_with_python(line) if len(line) <= self.max_bytes else None
 
     def _reject(self, block: Block, i: int, lines: LineCounter) -> Reject:
         """Why line i, which is bad by itself, is bad."""
@@ -116,7 +110,7 @@ class JsonlReader(StreamReader):
         number = (lines.line_at(block.offset) or 1) + i
         if len(line) > self.max_bytes:
             return self.too_large(block.oversized(i), number)
-        reason, detail = self._field.explain(line.strip(_BLANKS))
+        reason, detail = self._fields.explain(line.strip(_BLANKS))
         return self.maker.reject(int(block.positions[i]), reason, detail, line, line=number)
 
 
@@ -124,55 +118,3 @@ def _without_blanks(data: bytes, start: int, end: int) -> tuple[Int64s, Int64s]:
     line = data[start:end]
     start += len(line) - len(line.lstrip(_BLANKS))
     return np.array([start]), np.array([start + len(line.strip(_BLANKS))])
-
-
-class _Field:
-    """Takes one field out of JSON objects; the rest is skipped."""
-
-    def __init__(self, path: tuple[str, ...]) -> None:
-        self._path = path
-        kind: Any = str | None
-        for name in reversed(path):
-            try:
-                kind = msgspec.defstruct("Record", [("value", kind | None, None)], rename={"value": name}, gc=False)
-            except ValueError as error:
-                raise UsageError(f"--text-field {'.'.join(path)!r} cannot be used for JSON: {error}.") from error
-        self._decoder = msgspec.json.Decoder(kind)
-
-    def parse(self, lines: memoryview | bytes) -> pa.LargeStringArray:
-        """The field of every object, null where there is none. Raises one of _BAD_LINE if an object is bad."""
-        values = [record.value for record in self._decoder.decode_lines(lines)]
-        for _ in self._path[1:]:
-            values = [None if record is None else record.value for record in values]
-        return pa.array(values, pa.large_string())
-
-    def parse_with_python(self, line: bytes) -> str | None:
-        """The field of one object; None if there is none, or no such object."""
-        try:
-            value = json.loads(line.decode())
-        except (ValueError, RecursionError):
-            return None
-        for name in self._path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return value if isinstance(value, str) else None
-
-    def explain(self, line: bytes) -> tuple[str, str]:
-        """Reason and detail for a line that `parse` gives no text for."""
-        if not (line.startswith(b"{") and line.endswith(b"}")):
-            cut = line.startswith(b"{")
-            return BAD_JSON, "the object is not closed on its line" if cut else "the line is not a JSON object"
-        try:
-            records = len(self.parse(line))
-        except UnicodeDecodeError as error:
-            return INVALID_UTF8, f"byte 0x{error.object[error.start]:02x} in the text: {error.reason}"
-        except msgspec.ValidationError as error:
-            return WRONG_TYPE, str(error).replace("$[0]", "$")
-        except msgspec.DecodeError as error:
-            if self.parse_with_python(line) is not None:
-                return INVALID_UTF8, "half a surrogate pair in the text stands for no character"
-            return BAD_JSON, str(error).removeprefix("JSON is malformed: ")
-        except RecursionError:
-            return BAD_JSON, "nested too deeply"
-        if records != 1:
-            return BAD_JSON, f"{records} JSON objects on one line"
-        return MISSING_FIELD, f"no text at field {'.'.join(self._path)!r}; choose one with --text-field"

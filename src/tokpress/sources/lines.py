@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tokpress.sources.base import Growing
 from tokpress.sources.blocks import BOM, Block, Damage, Oversized, Unfinished
 from tokpress.sources.compression import ByteStream, DamagedStream
 
@@ -18,13 +19,18 @@ _RETURN = 0x0D
 
 
 def read_lines(
-    stream: ByteStream, start: int, stop: int | None, chunk_bytes: int, max_line_bytes: int
+    stream: ByteStream,
+    start: int,
+    stop: int | None,
+    chunk_bytes: int,
+    max_line_bytes: int,
+    growing: Growing | None = None,
 ) -> Iterator[Block | Oversized | Damage]:
     """The lines that start in [start, stop). A line starts at byte 0 or after a newline."""
     if _is_past(stop, start):
         return
     limit = len(BOM) + max_line_bytes + len(b"\r\n")  # what is longer is too long, whatever of this it has
-    line = Unfinished(limit)
+    line = Unfinished(limit, growing)
     offset = max(start - 1, 0)  # of that line; at first one byte early, to see whether a line starts exactly at `start`
     seek_line = start > 0
     try:

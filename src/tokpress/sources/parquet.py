@@ -12,7 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokpress.sources.rows import LostRows, RowReader, Rows
+from tokpress.sources.rows import LostRows, RowReader, Rows, run_starts
 
 _SMALL_GROUP_BYTES = 4 * 1024**2
 _SLICE_BYTES = 128 * 1024  # of a larger one at a time; less costs speed, more costs memory where sizes are uneven
@@ -37,13 +37,22 @@ class ParquetReader(RowReader):
             row = after
         return row
 
+    def cuts(self, unit_bytes: int) -> list[int]:
+        if isinstance(self._file, str):
+            return [0]  # reading it will say what is wrong with it
+        metadata = self._file.metadata
+        groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+        return run_starts(
+            ((group.num_rows, self.source.size // metadata.num_row_groups) for group in groups), unit_bytes
+        )
+
     def slices(self, start: int, stop: int | None) -> Iterator[Rows | LostRows]:
         file = self._file
         if isinstance(file, str):
             if start == 0:
                 yield LostRows(0, 0, file, self.source.size)
             return
-        self.column_of(file.schema_arrow)
+        self.check_columns(file.schema_arrow)
         first = 0
         for group in range(file.metadata.num_row_groups):
             last = first + file.metadata.row_group(group).num_rows
@@ -70,11 +79,11 @@ class ParquetReader(RowReader):
         bytes_a_row = self.source.size / max(file.metadata.num_rows, 1)
         try:
             rows = self._rows_a_slice(file, group)
-            for batch in file.iter_batches(rows, [group], [".".join(self.path)], use_threads=False):
+            for batch in file.iter_batches(rows, [group], self._columns, use_threads=False):
                 first, last = max(start - row, 0), min(stop - row, batch.num_rows)
                 if first < last:
-                    column = self.take_field(batch.column(self.column_of(batch.schema)))[first:last]
-                    yield Rows(column, row + first, int(bytes_a_row * (last - first)))
+                    input_bytes = int(bytes_a_row * (last - first))
+                    yield self.rows(batch, first, last, first_row=row, input_bytes=input_bytes)
                 row += batch.num_rows
                 if row >= stop:
                     return
@@ -84,6 +93,10 @@ class ParquetReader(RowReader):
             lost = max(row, start)
             message = f"row group {group} cannot be read: {error}"
             yield LostRows(lost, stop - lost, message, int(bytes_a_row * (stop - lost)))
+
+    @property
+    def _columns(self) -> list[str]:
+        return [".".join(path) for path in (self.path, *self.keep.values())]
 
     def _rows_a_slice(self, file: pq.ParquetFile, group: int) -> int:
         metadata = file.metadata.row_group(group)
@@ -97,9 +110,12 @@ class ParquetReader(RowReader):
         return max(min(rows, _MAX_SLICE_ROWS), 1)
 
     def _column_bytes(self, file: pq.ParquetFile, group: int) -> int:
-        """The size of the text column in a row group, as stored but not compressed."""
-        name = ".".join(self.path)
+        """The size of the columns that are read of a row group, as stored but not compressed."""
         # In a corrupt footer, pyarrow's look at a column's metadata ends the process; reading a row raises an error.
-        next(file.iter_batches(1, [group], [name], use_threads=False), None)
-        column = [leaf.path for leaf in file.schema].index(name)
-        return max(int(file.metadata.row_group(group).column(column).total_uncompressed_size), 1)
+        next(file.iter_batches(1, [group], self._columns, use_threads=False), None)
+        metadata = file.metadata.row_group(group)
+        size = 0
+        for i, leaf in enumerate(file.schema):
+            if any(f"{leaf.path}.".startswith(f"{name}.") for name in self._columns):
+                size += int(metadata.column(i).total_uncompressed_size)
+        return max(size, 1)

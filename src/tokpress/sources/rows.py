@@ -6,27 +6,27 @@ bytes that are not UTF-8, or over the limit are rejected one by one; the rest of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokpress.batches import DAMAGED_INPUT, MISSING_FIELD, TOO_LARGE, Int64s, Reject, TextBatch
-from tokpress.config import ReadConfig
+from tokpress.config import ReadConfig, split_path
 from tokpress.errors import InputError
-from tokpress.sources.base import BatchMaker, Input, empty_text, is_valid_utf8
-
-_BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+from tokpress.sources.base import BatchMaker, Growing, Input, empty_text, is_valid_utf8
+from tokpress.sources.kept import column_as_text, sound_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A slice of the text column, already taken out of its structs."""
+    """A slice of the table: the text column and those of --keep, already taken out of their structs."""
 
     column: pa.Array
+    kept: list[pa.Array]
     first: int  # row number of column[0]
     input_bytes: int  # of the file, for progress
 
@@ -44,12 +44,16 @@ class LostRows:
 class RowReader:
     """A reader of rows. Positions are row numbers."""
 
-    def __init__(self, source: Input, index: int, config: ReadConfig, batch_bytes: int) -> None:
+    def __init__(
+        self, source: Input, index: int, config: ReadConfig, batch_bytes: int, growing: Growing | None = None
+    ) -> None:
         self.source = source
         self.maker = BatchMaker(source, index)
         self.path = config.field_path
+        self.keep = {name: split_path(name) for name in config.keep}
         self.max_bytes = config.max_doc_bytes
         self.batch_bytes = batch_bytes
+        self.growing = growing
 
     def slices(self, start: int, stop: int | None) -> Iterator[Rows | LostRows]:
         raise NotImplementedError
@@ -57,8 +61,13 @@ class RowReader:
     def probe(self, fraction: float) -> int:
         raise NotImplementedError
 
+    def cuts(self, unit_bytes: int) -> list[int]:
+        raise NotImplementedError
+
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         for piece in self.slices(start, stop):
+            if isinstance(piece, Rows) and self.growing:
+                self.growing(piece.column.nbytes)
             yield from self._lost(piece) if isinstance(piece, LostRows) else self._batches_of(piece)
 
     def _lost(self, rows: LostRows) -> Iterator[TextBatch]:
@@ -74,17 +83,20 @@ class RowReader:
     def _batches_of(self, rows: Rows) -> Iterator[TextBatch]:
         try:
             column = sound(rows.column)
+            kept = [column_as_text(other) for other in rows.kept]
         except pa.ArrowException as error:
             yield from self._lost(LostRows(rows.first, len(rows.column), f"corrupt rows: {error}", rows.input_bytes))
             return
         for first, last in self._cut(column):
             text, positions, rejects = self._checked(_as_bytes(column[first:last]), rows.first + first)
+            good = pa.array(positions - rows.first)
             yield self.maker.batch(
                 text,
                 positions,
                 rejects,
                 next_position=rows.first + last,
                 input_bytes=rows.input_bytes * (last - first) // len(column),
+                kept=pa.record_batch([other.take(good) for other in kept], names=list(self.keep)) if kept else None,
             )
 
     def _cut(self, column: pa.Array) -> Iterator[tuple[int, int]]:
@@ -120,34 +132,39 @@ class RowReader:
                 good[i] = True
         return text.filter(pa.array(good)).view(pa.large_string()), rows[good], rejects
 
-    def column_of(self, schema: pa.Schema) -> int:
-        """The index of the top-level column, after checking that the path leads to text."""
-        try:
-            names = schema.names
-        except UnicodeDecodeError as error:
-            raise InputError(f"{self.source.path}: the name of a column is not text, the file is damaged.") from error
-        index: int = schema.get_field_index(self.path[0])
-        if index < 0:
-            raise self._no_such_column(names)
-        kind = schema.field(index).type
-        for name in self.path[1:]:
-            if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-                raise self._no_such_column(names)
-            kind = kind.field(name).type
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raises InputError unless the text and the kept fields are there, and the text is text."""
+        kind = self._type_at(schema, self.path, "--text-field")
         value = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not _is_text(value):
             raise InputError(
                 f"{self.source.path}: column {'.'.join(self.path)!r} holds {kind}, not text. "
-                f"Columns: {', '.join(names)}. Choose one with --text-field."
+                f"Columns: {', '.join(schema.names)}. Choose one with --text-field."
             )
-        return index
+        for path in self.keep.values():
+            self._type_at(schema, path, "--keep")
 
-    def _no_such_column(self, names: list[str]) -> InputError:
-        has = "more than one" if names.count(self.path[0]) > 1 else "no"
-        return InputError(
-            f"{self.source.path} has {has} column {'.'.join(self.path)!r}. "
-            f"Columns: {', '.join(names)}. Choose one with --text-field."
-        )
+    def _type_at(self, schema: pa.Schema, path: tuple[str, ...], option: str) -> pa.DataType:
+        try:
+            names = schema.names
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self.source.path}: the name of a column is not text, the file is damaged.") from error
+        kind: Any = pa.struct(schema)
+        for name in path:
+            index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+            if index < 0:
+                has = "more than one" if names.count(path[0]) > 1 else "no"
+                raise InputError(
+                    f"{self.source.path} has {has} column {'.'.join(path)!r}. "
+                    f"Columns: {', '.join(names)}. Choose one with {option}."
+                )
+            kind = kind.field(index).type
+        return kind
+
+    def rows(self, batch: pa.RecordBatch, start: int, stop: int, *, first_row: int, input_bytes: int) -> Rows:
+        """Rows start..stop of a record batch whose first row is `first_row`."""
+        text, *kept = (_column_at(batch, path)[start:stop] for path in (self.path, *self.keep.values()))
+        return Rows(text, kept, first_row + start, input_bytes)
 
     def raise_if_io(self, error: Exception) -> None:
         """An error of the disk is not a bad file: Arrow reports its own findings without an errno."""
@@ -156,8 +173,23 @@ class RowReader:
                 f"cannot read {self.source.path}: {error}. Mend that and run the same command again."
             ) from error
 
-    def take_field(self, column: pa.Array) -> pa.Array:
-        return pc.struct_field(column, list(self.path[1:])) if self.path[1:] else column
+
+def _column_at(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    column = batch.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if path[1:] else column
+
+
+def run_starts(pieces: Iterable[tuple[int, int]], unit_bytes: int) -> list[int]:
+    """First rows of runs of about a unit's size, of pieces with so many rows and bytes each."""
+    starts = [0]
+    row = taken = 0
+    for rows, size in pieces:
+        if taken >= unit_bytes:
+            starts.append(row)
+            taken = 0
+        row += rows
+        taken += size
+    return starts
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -174,15 +206,11 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def sound(column: pa.Array) -> pa.Array:
-    """The column as bytes, with all its offsets and indices checked: Arrow takes those in a file on trust.
-
-    A dictionary stays one. Spelled out, one long text in it may be a thousand rows.
-    """
+    """The column as bytes that are known to be sound. A dictionary stays one: spelled out, one long text in it may be a
+    thousand rows."""
     if pa.types.is_dictionary(column.type):
         return pa.DictionaryArray.from_arrays(column.indices, sound(column.dictionary), safe=True)
-    as_bytes = column.view(_BYTES_OF.get(column.type, column.type))  # text would be checked for UTF-8 as well
-    as_bytes.validate(full=True)
-    return as_bytes.cast(pa.large_binary())
+    return sound_bytes(column).cast(pa.large_binary())
 
 
 def _as_bytes(column: pa.Array) -> pa.LargeBinaryArray:

@@ -13,30 +13,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokpress.config import ReadConfig
-from tokpress.sources.base import Input, is_valid_utf8
+from tokpress.sources.base import Growing, Input, is_valid_utf8
 from tokpress.sources.blocks import BOM, Block, Damage, LineCounter, Oversized, Parsed, Piece, StreamReader, Unfinished
 from tokpress.sources.compression import ByteStream, DamagedStream
 from tokpress.sources.lines import read_lines
 
 
 class TextReader(StreamReader):
-    def __init__(self, source: Input, index: int, config: ReadConfig, batch_bytes: int) -> None:
-        super().__init__(source, index, config, batch_bytes)
+    def __init__(
+        self, source: Input, index: int, config: ReadConfig, batch_bytes: int, growing: Growing | None = None
+    ) -> None:
+        super().__init__(source, index, config, batch_bytes, growing)
         self.has_lines = source.format == "lines"
         self._separator = config.separator.encode() if config.separator else None
 
     def pieces(self, stream: ByteStream, start: int, stop: int | None) -> Iterator[Piece]:
         if self.has_lines:
-            return read_lines(stream, start, stop, self.chunk_bytes, self.max_bytes)
+            return read_lines(stream, start, stop, self.chunk_bytes, self.max_bytes, self.growing)
         if self._separator:
-            return read_separated(stream, self._separator, start, self.chunk_bytes, self.max_bytes)
-        return read_whole(stream, start, self.chunk_bytes, self.max_bytes)
+            return read_separated(stream, self._separator, start, self.chunk_bytes, self.max_bytes, self.growing)
+        return read_whole(stream, start, self.chunk_bytes, self.max_bytes, self.growing)
 
     def parse(self, block: Block, lines: LineCounter) -> Parsed:
         text = _gather(block)
         small = block.ends - block.starts <= self.max_bytes
         if small.all() and is_valid_utf8(text):
-            return text, block.positions, []
+            return Parsed(text, block.positions, [])
         rejects = []
         good = np.zeros(len(text), bool)
         first_line = lines.line_at(block.offset)
@@ -49,7 +51,7 @@ class TextReader(StreamReader):
                 rejects.append(self.maker.invalid_utf8(position, data, line=line))
             else:
                 good[i] = True
-        return text.filter(pa.array(good)), block.positions[good], rejects
+        return Parsed(text.filter(pa.array(good)), block.positions[good], rejects)
 
 
 def _gather(block: Block) -> pa.LargeStringArray:
@@ -60,11 +62,13 @@ def _gather(block: Block) -> pa.LargeStringArray:
     return pieces.take(pa.array(np.arange(0, len(pieces), 2)))
 
 
-def read_whole(stream: ByteStream, start: int, chunk_bytes: int, max_bytes: int) -> Iterator[Piece]:
+def read_whole(
+    stream: ByteStream, start: int, chunk_bytes: int, max_bytes: int, growing: Growing | None = None
+) -> Iterator[Piece]:
     """The file as one document (none if `start` says that it was read already)."""
     if start:
         return
-    document = Unfinished(len(BOM) + max_bytes)
+    document = Unfinished(len(BOM) + max_bytes, growing)
     try:
         for chunk in stream.chunks(0, chunk_bytes):
             document.add(chunk)
@@ -81,12 +85,12 @@ def read_whole(stream: ByteStream, start: int, chunk_bytes: int, max_bytes: int)
 
 
 def read_separated(
-    stream: ByteStream, separator: bytes, start: int, chunk_bytes: int, max_bytes: int
+    stream: ByteStream, separator: bytes, start: int, chunk_bytes: int, max_bytes: int, growing: Growing | None = None
 ) -> Iterator[Piece]:
     """Documents between separators, found from left to right. `start` must be the start of a document."""
     overlap = len(separator) - 1  # so much of a separator may stand at the end of a chunk
     limit = max_bytes + overlap
-    document = Unfinished(limit)
+    document = Unfinished(limit, growing)
     tail = b""  # its last bytes
     offset = start  # of the unfinished document
     try:

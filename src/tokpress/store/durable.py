@@ -1,13 +1,15 @@
 """Files that are either whole or not there.
 
 In: bytes. Out: a file under its final name, only after its data has reached the disk: written under a temporary name,
-synced, renamed, and the directory synced. Everything in a store is written through this module.
+synced, renamed, and the directory synced. Everything in a store is written and removed through this module, with calls of
+`os` alone: the tests put a disk that loses what was not synced in their place.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +30,17 @@ class DurableFile:
         self.path = path
         self.bytes = 0
         self._hash = xxhash.xxh3_64()
+        self.closed = False
         self._temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-        self._file = self._temporary.open("wb", buffering=0)
+        self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
     def write(self, data: Any) -> None:
         """Appends anything with the buffer protocol."""
         view = memoryview(data).cast("B")
         self._hash.update(view)
         self.bytes += len(view)
-        while view:  # a raw write may be short: on a full disk, or past 2 GB
-            view = view[self._file.write(view) :]
+        while view:  # a write may be short: on a full disk, or past 2 GB
+            view = view[os.write(self._descriptor, view) :]
 
     @property
     def checksum(self) -> str:
@@ -45,13 +48,18 @@ class DurableFile:
 
     def commit(self) -> None:
         """Makes the file exist. The directory is for the caller to sync, once for many files."""
-        _sync(self._file.fileno(), self.path)
-        self._file.close()
-        self._temporary.replace(self.path)
+        _sync(self._descriptor, self.path)
+        self._close()
+        os.replace(self._temporary, self.path)
 
     def abort(self) -> None:
-        self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        self._close()
+        remove(self._temporary)
+
+    def _close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._descriptor)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -64,6 +72,18 @@ def write_file(path: Path, data: bytes) -> None:
         file.abort()
         raise
     sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, if it is there. The directory is for the caller to sync."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def make_directory(path: Path) -> None:
+    """Makes a directory, if it is not there. The one around it is for the caller to sync."""
+    with suppress(FileExistsError):
+        os.mkdir(path)
 
 
 def sync_directory(directory: Path) -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from tokpress.batches import EMPTY
 from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.parity import Parity
@@ -31,6 +33,7 @@ SHARDS = "shards"
 REJECTS = "rejects"
 TOKENIZER = "tokenizer"
 SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
+KEPT = "docs.parquet"  # and this one, with --keep
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]  # beyond any real store, and sums of them fit into 64 bits
@@ -87,7 +90,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     docs: Count
     tokens: Count
     max_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**32)]  # -1 if there are no tokens
-    files: dict[str, FileEntry]  # by extension: bin, ends, pos
+    files: dict[str, FileEntry]  # by extension: bin, ends, pos; with --keep, docs.parquet
     sources: list[tuple[Count, Count]]  # runs of documents: (input, how many)
     counts: Counts  # of the records read since the shard before
     rejects: dict[str, Count]  # those among them that were rejected, by reason; listed in `rejects_name`
@@ -98,6 +101,11 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return shard_name(self.split, self.unit, self.number)
+
+    @property
+    def bad_records(self) -> int:
+        """Rejects that count for `--max-rejects`: an empty document that was left out on request is none."""
+        return self.counts.rejected - self.rejects.get(EMPTY, 0)
 
     def path(self, extension: str) -> str:
         """One of its files, by its path inside the store; "json" is the receipt itself."""
@@ -148,9 +156,15 @@ def encode(record: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
+@cache
+def _decoder(kind: type[Record]) -> msgspec.json.Decoder[Record]:
+    return msgspec.json.Decoder(kind)
+
+
 def read_record(path: Path, kind: type[Record]) -> Record:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        record: Record = _decoder(kind).decode(path.read_bytes())
+        return record
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}. {verify_hint(path.parent)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -21,6 +21,7 @@ from tokpress.engines.base import TokenizerFiles
 from tokpress.engines.load import open_files, reference_engine
 from tokpress.errors import StoreError, TokenizerError
 from tokpress.store.manifest import (
+    KEPT,
     PLAN,
     TOKENIZER,
     Manifest,
@@ -132,6 +133,19 @@ class Store:
         runs = shard.receipt.sources
         run = int(np.searchsorted(np.cumsum([docs for _, docs in runs]), k, "right"))
         return self.plan.inputs[runs[run][0]].path, int(shard.positions[k])
+
+    def kept(self, i: int) -> dict[str, str | None]:
+        """The fields of document i that `--keep` kept beside it; none without it."""
+        shard, k = self._locate(i)
+        if KEPT not in shard.receipt.files:
+            return {}
+        from tokpress.store.kept import read_kept
+
+        path = self.path / shard.receipt.path(KEPT)
+        try:
+            return read_kept(path, k)
+        except (pa.ArrowException, OSError, IndexError) as error:
+            raise StoreError(f"{path} cannot be read: {error}. {verify_hint(self.path)}") from error
 
     def shard_of(self, i: int) -> str:
         """The name of the shard that holds document i."""

@@ -19,6 +19,7 @@ from tokpress.batches import Reject
 from tokpress.errors import StoreError
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import (
+    KEPT,
     MANIFEST,
     PLAN,
     REJECTS,
@@ -178,6 +179,8 @@ class _Check:
         except StoreError:
             yield Problem(receipt_name, "counts other documents or tokens than its files hold")
             return
+        if KEPT in receipt.files:
+            yield from self._kept(receipt)
         ends = shard.ends
         if (ends[-1] if len(ends) else 0) != len(shard.ids):
             yield Problem(ends_name, f"does not close: the last document should end at token {len(shard.ids):,}")
@@ -189,6 +192,16 @@ class _Check:
             yield Problem(bin_name, f"holds id {top}, which is outside the vocabulary of {vocab_size:,} tokens")
         if top != receipt.max_id:
             yield Problem(bin_name, f"its largest id is {top}, its receipt says {receipt.max_id}")
+
+    def _kept(self, receipt: Receipt) -> Iterator[Problem]:
+        from tokpress.store.kept import count_kept
+
+        name = receipt.path(KEPT)
+        rows = count_kept(self.directory / name)
+        if rows is None:
+            yield Problem(name, "is not a Parquet file")
+        elif rows != receipt.docs:
+            yield Problem(name, f"has {rows:,} rows for {receipt.docs:,} documents")
 
     def _splits(self) -> Iterator[Problem]:
         for name, split in self.manifest.splits.items():

@@ -1,8 +1,8 @@
 """Token batches -> shards.
 
-In: documents and rejects of one unit and split, in order. Out: `.bin`, `.ends`, `.pos`, the rejects, and a receipt for each
-shard. A shard ends with the document that fills it, so its bounds depend on the documents alone and not on how they were
-batched.
+In: documents and rejects of one unit and split, in order. Out: `.bin`, `.ends`, `.pos`, with --keep `.docs.parquet`, the
+rejects, and a receipt for each shard. A shard ends with the document that fills it, so its bounds depend on the documents
+alone and not on how they were batched.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tokpress.batches import Int64s, Reject, TokenBatch
 from tokpress.store.durable import DurableFile, sync_directory, write_file
+from tokpress.store.kept import KeptWriter
 from tokpress.store.manifest import (
+    KEPT,
     REJECTS,
     SHARD_FILES,
     SHARDS,
@@ -38,18 +41,29 @@ class ShardWriter:
     into being in order, and `finish` returns when the last one exists.
     """
 
-    def __init__(self, store: Path, *, split: str, unit: int, shard_bytes: int, first_shard: int = 0) -> None:
+    def __init__(
+        self,
+        store: Path,
+        *,
+        split: str,
+        unit: int,
+        shard_bytes: int,
+        first_shard: int = 0,
+        keep: Sequence[str] = (),
+    ) -> None:
         self._store = store
         self._split = split
         self._unit = unit
         self._shard_bytes = shard_bytes
         self._number = first_shard
+        self._keep = keep
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
         self._last: Future[None] | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._open: dict[str, DurableFile] = {}
+        self._kept: KeptWriter | None = None
         self._rejected: DurableFile | None = None  # made when there is something to put into it
         self._reasons: Counter[str] = Counter()
         self._docs = self._tokens = self._audited = 0
@@ -67,11 +81,19 @@ class ShardWriter:
         return min(int(np.searchsorted(tokens.ends, room, "left")) + 1, len(tokens))
 
     def append(
-        self, tokens: TokenBatch, positions: Int64s, sources: npt.NDArray[np.int32], *, audited: int = 0
+        self,
+        tokens: TokenBatch,
+        positions: Int64s,
+        sources: npt.NDArray[np.int32],
+        *,
+        audited: int = 0,
+        kept: pa.RecordBatch | None = None,
     ) -> None:
         if not len(tokens):
             return
         self._open_files()
+        if self._kept is not None and kept is not None:
+            self._kept.append(kept)
         self._open["bin"].write(tokens.ids)
         self._open["ends"].write((tokens.ends + self._tokens).astype("<i8", copy=False))
         self._open["pos"].write(positions.astype("<i8", copy=False))
@@ -105,6 +127,8 @@ class ShardWriter:
         Raises what went wrong with the shard before.
         """
         self._open_files()
+        if self._kept is not None:
+            self._kept.finish()
         rejected = self._reasons.total()
         receipt = Receipt(
             split=self._split,
@@ -157,6 +181,9 @@ class ShardWriter:
         for extension in SHARD_FILES:
             if extension not in self._open:
                 self._open[extension] = DurableFile(self._path(extension))
+        if self._keep and self._kept is None:
+            self._open[KEPT] = DurableFile(self._path(KEPT))
+            self._kept = KeptWriter(self._open[KEPT], self._keep)
 
     def _path(self, extension: str) -> Path:
         return self._store / SHARDS / f"{shard_name(self._split, self._unit, self._number)}.{extension}"
