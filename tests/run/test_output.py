@@ -72,6 +72,11 @@ class TestCheckOutput:
     def test_a_store_is_fine_finished_or_not(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         check_output(begun[0])
 
+    def test_a_link_to_nowhere_is_refused(self, store: Path) -> None:
+        store.symlink_to(store.with_name("nowhere"))
+        with pytest.raises(UsageError, match="is a link to nowhere"):
+            check_output(store)
+
     def test_a_file_is_refused(self, store: Path) -> None:
         store.write_text("mine")
         with pytest.raises(UsageError, match="is a file"):

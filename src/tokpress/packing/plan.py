@@ -26,10 +26,9 @@ from tokpress.errors import StoreError
 from tokpress.packing.deal import number_dtype
 from tokpress.packing.waste import Waste
 from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
-from tokpress.store.manifest import Count, FileEntry, encode, read_record
+from tokpress.store.manifest import PACKS, Count, FileEntry, encode, read_record
 from tokpress.store.reader import Store, map_array
 
-PACKS = "packs"
 INDEX = "index.json"
 FORMAT = "tokpress-pack"
 FORMAT_VERSION = 1

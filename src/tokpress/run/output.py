@@ -6,6 +6,7 @@ where its unit goes on; what has no receipt does not count. A store of another p
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from tokpress.sources.base import STDIN
 from tokpress.store.durable import TEMPORARY_SUFFIX, make_directory, remove, sync_directory, write_file
 from tokpress.store.manifest import (
     MANIFEST,
+    PACKS,
     PLAN,
     REJECTS,
     SHARDS,
@@ -42,6 +44,8 @@ Receipts = dict[int, list[Receipt]]  # by unit, in order
 
 def check_output(directory: Path) -> None:
     """Refuses to write where something else is."""
+    if directory.is_symlink() and not directory.exists():
+        raise UsageError(f"--out {directory} is a link to nowhere. Choose a directory that does not exist yet.")
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"--out {directory} is a file. Choose a directory that does not exist yet.")
     ours = (LOCK, PLAN + TEMPORARY_SUFFIX)  # all that a run which died very early leaves
@@ -124,6 +128,7 @@ def begin(directory: Path, plan: Plan, files: TokenizerFiles) -> None:
     for name in (SHARDS, REJECTS, TOKENIZER):
         for path in (directory / name).iterdir() if (directory / name).is_dir() else []:
             remove(path)
+    shutil.rmtree(directory / PACKS, ignore_errors=True)  # plans for the old tokens, which would be refused anyway
     write_file(directory / PLAN, encode(plan))
     furnish(directory, files)
 

@@ -32,6 +32,7 @@ PLAN = "plan.json"
 SHARDS = "shards"
 REJECTS = "rejects"
 TOKENIZER = "tokenizer"
+PACKS = "packs"  # plans for packing; each is sealed by itself
 SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
 KEPT = "docs.parquet"  # and this one, with --keep
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
