@@ -3,8 +3,8 @@
     loader_peers.py write NAME TOKENS DTYPE SEQ_LEN OUT    their files from a file of raw ids
     loader_peers.py read NAME OUT SEQ_LEN SECONDS          shuffled batches of 16, one process; prints tokens/s
 
-litdata optimize with TokensLoader; StreamingDataset(item_loader=TokensLoader) in a StreamingDataLoader mosaicml MDSWriter
-with a column of ids; StreamingDataset in a torch DataLoader
+litdata: optimize with TokensLoader; StreamingDataset(item_loader=TokensLoader) in a StreamingDataLoader.
+mosaicml: MDSWriter with a column of ids; StreamingDataset in a torch DataLoader.
 """
 
 from __future__ import annotations
@@ -36,17 +36,9 @@ class _Nothing(types.ModuleType):
 class _Finder:
     """Finds what `streaming` imports for pictures and clouds; nothing here uses it, and some has no build for a CPU."""
 
-    packages: tuple[str, ...] = (
-        "torchvision",
-        "transformers",
-        "azure",
-        "google",
-        "oci",
-        "paramiko",
-        "boto3",
-        "botocore",
+    packages = frozenset(
+        "torchvision transformers azure google oci paramiko boto3 botocore snappy zstd brotli pynvml".split()
     )
-    packages += ("snappy", "zstd", "brotli", "pynvml")
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
         if name.partition(".")[0] in self.packages:
