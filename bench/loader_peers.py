@@ -37,7 +37,8 @@ class _Finder:
     """Finds what `streaming` imports for pictures and clouds; nothing here uses it, and some has no build for a CPU."""
 
     packages = frozenset(
-        "torchvision transformers azure google oci paramiko boto3 botocore snappy zstd brotli pynvml".split()
+        {"torchvision", "transformers", "azure", "google", "oci", "paramiko", "boto3", "botocore"}
+        | {"snappy", "zstd", "brotli", "pynvml"}
     )
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
