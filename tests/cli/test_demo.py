@@ -14,8 +14,8 @@ def test_runs_from_end_to_end_and_again(cli: Cli, tmp_path: Path) -> None:
         result = cli("demo", "--out", tmp_path / "demo")
         assert result.code == 0, result.err
         assert result.out.startswith("demo: ")
-        assert result.out.endswith("store verified: sound; read back: equal\n")
-        for step in ("train-tokenizer", "build", "verify", "inspect", "read it back"):
+        assert result.out.endswith("store verified: sound; read back: equal; resumed: equal\n")
+        for step in ("train-tokenizer", "build", "verify", "inspect", "pack", "Loader"):
             assert step in result.err
     store = tokpress.open(tmp_path / "demo" / "tokens")
     assert store.num_docs > 100

@@ -6,8 +6,12 @@ import sysconfig
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from tokpress.store.reader import Store
 
 _EPILOG = """
 \b
@@ -17,14 +21,14 @@ Examples:
 """
 _VOCAB_SIZE = 8192
 _SEQ_LEN = 1024
+_BATCH_SIZE = 16
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--out", type=click.Path(), default="tokpress-demo", show_default=True, help="Directory to work in.")
 def command(out: str) -> None:
-    """Train a tokenizer on Python's own library and help texts, build a store, verify it, look into it, read from it."""
+    """Train a tokenizer on Python's own library and help texts, build a store, verify it, look into it, pack it, load it."""
     import msgspec
-    import numpy as np
 
     import tokpress
     from tokpress.cli.inspect import coloured
@@ -61,24 +65,52 @@ def command(out: str) -> None:
     console.rule("4. tokpress inspect")
     console.print(coloured(store, store.doc(0)[:120]))
 
-    console.rule("5. read it back")
-    reopened = tokpress.open(work / "tokens")
-    sequences = reopened.num_tokens // _SEQ_LEN
-    began = perf_counter()
-    total = 0
-    for i in range(sequences):
-        total += int(np.asarray(reopened.tokens(i * _SEQ_LEN, (i + 1) * _SEQ_LEN)).sum())
-    rate = sequences * _SEQ_LEN / (perf_counter() - began)
-    equal = [reopened.text(i) == text for i, text in enumerate(topics.values())]
-    console.print(f"{sequences:,} sequences of {_SEQ_LEN} tokens read at {rate / 1e6:,.0f} M tokens/s")
+    equal = [store.text(i) == text for i, text in enumerate(topics.values())]
     console.print(f"{sum(equal)} of {len(equal)} help texts decode to exactly the text that went in")
+
+    console.rule("5. tokpress pack")
+    waste = tokpress.pack(store.path, seq_len=_SEQ_LEN, method="bestfit")
+    console.print(
+        f"{waste.sequences:,} sequences of {_SEQ_LEN:,} tokens, {waste.padding_share:.2%} padding; "
+        "no document that fits into one is cut"
+    )
+
+    console.rule("6. tokpress.Loader")
+    rate, resumed = _train(store)
+    console.print(f"an epoch, shuffled, in batches of {_BATCH_SIZE}: {rate / 1e6:,.0f} M tokens/s")
+    console.print(f"resumed in the middle from its state_dict: {'the same' if resumed else 'OTHER'} batches follow")
+
     run = store.manifest.run
     click.echo(
         f"demo: {store.num_docs:,} documents, {store.num_tokens:,} tokens at {run['input_mb_per_s']:.1f} MB/s; "
-        f"store verified: {'sound' if report.ok else 'DAMAGED'}; read back: {'equal' if all(equal) else 'DIFFERENT'}"
+        f"store verified: {'sound' if report.ok else 'DAMAGED'}; read back: {'equal' if all(equal) else 'DIFFERENT'}; "
+        f"resumed: {'equal' if resumed else 'DIFFERENT'}"
     )
-    if not (report.ok and all(equal)):
+    if not (report.ok and all(equal) and resumed):
         raise click.exceptions.Exit(1)
+
+
+def _train(store: Store) -> tuple[float, bool]:
+    """Goes through an epoch as a training loop would: tokens a second, and whether a resumed loader goes on alike."""
+    import numpy as np
+
+    import tokpress
+
+    data = tokpress.PretokenizedDataset(store, seq_len=_SEQ_LEN, method="bestfit", output="numpy")
+    loader = tokpress.Loader(data, batch_size=_BATCH_SIZE, seed=0)
+    state: dict[str, Any] = {}
+    rest = []
+    began = perf_counter()
+    for step, batch in enumerate(loader, start=1):
+        if step > len(loader) // 2:
+            rest.append(batch["input_ids"])
+        else:
+            state = loader.state_dict()
+    rate = len(loader) * _BATCH_SIZE * _SEQ_LEN / (perf_counter() - began)
+    resumed = tokpress.Loader(data, batch_size=_BATCH_SIZE, seed=0)
+    resumed.load_state_dict(state)
+    again = [batch["input_ids"] for batch in resumed]
+    return rate, len(again) == len(rest) and all(map(np.array_equal, again, rest))
 
 
 def _is_package(path: Path) -> bool:
