@@ -80,8 +80,8 @@ def check_honest(store: Path) -> None:
             assert file_checksum(file) == entry.xxh3, file
 
 
-def kill_someone(process: subprocess.Popen[bytes], rng: random.Random) -> str:
-    """`kill -9` of a worker, of the coordinator, or of all at once."""
+def kill_someone(process: subprocess.Popen[bytes], rng: random.Random) -> bool:
+    """`kill -9` of a worker, of the coordinator, or of all at once; whether there was one to kill."""
     whom = rng.choice(["worker", "coordinator", "group"])
     try:
         if whom == "group":
@@ -92,8 +92,9 @@ def kill_someone(process: subprocess.Popen[bytes], rng: random.Random) -> str:
             children = [
                 child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())
             ]
-            if children:
-                rng.choice(children).kill()
+            if not children:
+                return False
+            rng.choice(children).kill()
     except (ProcessLookupError, psutil.NoSuchProcess):
-        pass
-    return whom
+        return False
+    return True
