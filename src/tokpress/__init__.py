@@ -11,13 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokpress.api import build, open, pack  # noqa: A004
+    from tokpress.api import build, open  # noqa: A004
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
     from tokpress.loader.dataset import PretokenizedDataset
     from tokpress.loader.loader import Loader
     from tokpress.loader.pairs import load_pretokenized_dataset
     from tokpress.loader.torch_data import make_dataloader
+    from tokpress.packing.pack import pack
     from tokpress.store.reader import Store
 
 __version__ = "0.1.0"
@@ -31,7 +32,7 @@ _HOMES = {
     "load_pretokenized_dataset": "tokpress.loader.pairs",
     "make_dataloader": "tokpress.loader.torch_data",
     "open": "tokpress.api",
-    "pack": "tokpress.api",
+    "pack": "tokpress.packing.pack",
     "train_tokenizer": "tokpress.engines.train",
 }
 __all__ = [

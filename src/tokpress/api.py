@@ -1,13 +1,13 @@
 """The Python front door: the command line's options as keywords, and the same results.
 
-In: paths and options. Out: a `Store`, or a report.
+In: paths and options. Out: a `Store`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from tokpress.config import (
     BuildConfig,
@@ -20,19 +20,13 @@ from tokpress.config import (
     TokenizerConfig,
     parse_size,
 )
-from tokpress.errors import StoreError
-from tokpress.packing import PackingOptions, check_options, open_packing
-from tokpress.packing.bestfit import METHOD as BESTFIT
-from tokpress.packing.bestfit import plan_key
-from tokpress.packing.plan import StoredPlan, plan_directory
-from tokpress.packing.planner import Progress, write_plan
-from tokpress.packing.waste import Waste
 from tokpress.run.coordinator import build_store, make_job
 from tokpress.run.job import Prepared
-from tokpress.run.lock import StoreLock
 from tokpress.run.progress import Reporter
-from tokpress.run.projection import Projection, project
 from tokpress.store.reader import Store, open_store
+
+if TYPE_CHECKING:
+    from tokpress.run.projection import Projection
 
 PathLike = str | os.PathLike[str]
 
@@ -96,40 +90,14 @@ def dry_run(
     inputs: PathLike | Sequence[PathLike], *, tokenizer: PathLike, out: PathLike, **options: Unpack[BuildOptions]
 ) -> tuple[Prepared, Projection]:
     """What `build` would take: time, disk and memory, from a small piece of the inputs."""
+    from tokpress.run.projection import project
+
     return project(make_job(_as_list(inputs), out, build_config(tokenizer, options)))
 
 
 def open(path: PathLike, split: str = "train") -> Store:  # noqa: A001 - called as tokpress.open
     """A finished store, memory-mapped."""
     return open_store(path, split)
-
-
-def pack(
-    store: PathLike,
-    *,
-    seq_len: int,
-    method: str = "concat",
-    split: str = "train",
-    progress: Progress | None = None,
-    **options: Unpack[PackingOptions],
-) -> Waste:
-    """What sequences of `seq_len` tokens cost: padding, truncation, documents cut. Writes a plan where one is needed.
-
-    A plan that is there already, matches the store and is whole is kept.
-    """
-    opened = open_store(store, split)
-    check_options(method, options)
-    if method != BESTFIT:
-        return open_packing(opened, seq_len=seq_len, method=method, **options).waste()
-    long_docs = options.get("long_docs", "split")
-    key = plan_key(opened, seq_len=seq_len, long_docs=long_docs)
-    try:
-        plan = StoredPlan(opened, key)
-        plan.check()
-    except StoreError:  # there is none, or none that can be used
-        with StoreLock(plan_directory(opened.path, key)):
-            return write_plan(opened, seq_len=seq_len, long_docs=long_docs, progress=progress)
-    return plan.index.waste
 
 
 def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:

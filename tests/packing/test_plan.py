@@ -23,7 +23,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.packing import open_packing
 from tokpress.packing.bestfit import BestFitPacking
 from tokpress.packing.plan import FILES, INDEX, PlanIndex, _sealed
-from tokpress.run.lock import LOCK, StoreLock
+from tokpress.store.lock import LOCK, StoreLock
 from tokpress.store.manifest import encode, read_record
 
 from .conftest import MakeStore

@@ -30,10 +30,10 @@ from tokpress.errors import (
 from tokpress.run import choice, coordinator, worker
 from tokpress.run.budget import usable_cores
 from tokpress.run.job import Advanced, FirstDocument
-from tokpress.run.lock import LOCK, StoreLock
 from tokpress.run.plan import make_plan
 from tokpress.run.progress import Reporter
 from tokpress.sources.base import Input
+from tokpress.store.lock import LOCK, StoreLock
 from tokpress.store.manifest import MANIFEST, PLAN, Manifest, Plan
 
 

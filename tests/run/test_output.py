@@ -20,7 +20,6 @@ from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import StoreError, UsageError
 from tokpress.run import output
 from tokpress.run.job import Task
-from tokpress.run.lock import LOCK
 from tokpress.run.output import (
     begin,
     check_output,
@@ -36,6 +35,7 @@ from tokpress.run.output import (
 )
 from tokpress.sources.base import STDIN
 from tokpress.store import durable
+from tokpress.store.lock import LOCK
 from tokpress.store.manifest import MANIFEST, PLAN, REJECTS, SHARDS, TOKENIZER, Plan, Receipt, Slice, encode
 
 from . import jobs

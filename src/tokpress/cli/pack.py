@@ -78,7 +78,7 @@ def command(store: str, seq_len: int, method: str, split: str, plot: str | None,
 
 
 def _packed(store: str, console: Console, **options: Any) -> Waste:
-    from tokpress.api import pack
+    from tokpress.packing.pack import pack
 
     with console.status("reading document lengths") as status:
         return pack(store, progress=lambda stage, share: status.update(f"{stage} {share:.0%}"), **options)

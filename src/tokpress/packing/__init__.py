@@ -10,6 +10,7 @@ so that any number of lengths and methods costs nothing but a plan, if that.
     planner    makes that plan: patterns (best-fit decreasing on the histogram of lengths), deal (pieces to patterns)
     plan       the plan on disk
     waste      what a packing costs
+    pack       tokpress.pack: the report, and the plan where one is needed
 """
 
 from __future__ import annotations

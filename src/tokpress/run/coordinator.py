@@ -10,6 +10,7 @@ import os
 import pstats
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -23,17 +24,15 @@ from tokpress.engines.load import load_files
 from tokpress.errors import UsageError
 from tokpress.run import output
 from tokpress.run.budget import Budget, cpu_sets, plan_budget, usable_cores
-from tokpress.run.inline import InlineWorker
-from tokpress.run.job import Advanced, Done, Job, Prepared, Settings, Task, WorkerView
+from tokpress.run.job import PROFILE_PART, Advanced, Done, Job, Prepared, Settings, Task, WorkerView
 from tokpress.run.local import LocalWorkers
-from tokpress.run.lock import StoreLock
 from tokpress.run.plan import default_unit_bytes, make_plan
 from tokpress.run.progress import Reporter
 from tokpress.run.seal import seal_store
 from tokpress.run.tally import Tally
-from tokpress.run.worker import PROFILE_PART
 from tokpress.sources.base import STDIN
 from tokpress.sources.files import discover
+from tokpress.store.lock import StoreLock
 from tokpress.store.manifest import Plan, Slice, read_manifest
 from tokpress.store.reader import Store
 
@@ -166,13 +165,15 @@ def _limited(task: Task, limit: int | None, receipts: output.Receipts) -> Task:
     return replace(task, limit=max(limit - before, 0))
 
 
-def _executor(job: Job, *, resuming: bool) -> InlineWorker | LocalWorkers:
+def _executor(job: Job, *, resuming: bool) -> AbstractContextManager[Executor]:
     """No process for what is done before it would have started, nor for one worker that was asked for, nor for a pipe that
     only this one can read. A run that is continued always gets processes: the one before may have died of a document."""
     resources = job.config.resources
     small = resources.workers is None and sum(source.size for source in job.inputs) < SMALL_BYTES
     alone = small or resources.workers == 1
     if (alone and not resuming) or any(source.path == STDIN for source in job.inputs):
+        from tokpress.run.inline import InlineWorker  # it brings all that a worker needs; else only workers load that
+
         return InlineWorker(job)
     count = min(resources.workers or usable_cores(), _most_units(job))
     return LocalWorkers(job, count, doc_timeout=resources.doc_timeout, pin=cpu_sets(resources.pin))

@@ -18,6 +18,7 @@ from tokpress.run.gate import Room
 from tokpress.sources.base import Input
 from tokpress.store.manifest import Slice
 
+PROFILE_PART = ".part-"  # of --profile: each process writes its own, the coordinator joins them
 Place = tuple[int, int]  # (input, position): where a record stands; places of one unit are in reading order
 
 

@@ -18,9 +18,9 @@ import msgspec
 from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import StoreError, UsageError
 from tokpress.run.job import Task
-from tokpress.run.lock import LOCK
 from tokpress.sources.base import STDIN
 from tokpress.store.durable import TEMPORARY_SUFFIX, make_directory, remove, sync_directory, write_file
+from tokpress.store.lock import LOCK
 from tokpress.store.manifest import (
     MANIFEST,
     PACKS,

@@ -37,7 +37,19 @@ from tokpress.errors import TokenizerError
 from tokpress.run.budget import READ_COST
 from tokpress.run.choice import FAST, choose_engine, engine_named
 from tokpress.run.gate import Gate
-from tokpress.run.job import Advanced, Done, Encoding, FirstDocument, Job, Message, Place, Prepared, Settings, Task
+from tokpress.run.job import (
+    PROFILE_PART,
+    Advanced,
+    Done,
+    Encoding,
+    FirstDocument,
+    Job,
+    Message,
+    Place,
+    Prepared,
+    Settings,
+    Task,
+)
 from tokpress.run.progress import StageClock
 from tokpress.sources.base import Growing, Input, open_reader
 from tokpress.sources.files import check_unchanged
@@ -49,7 +61,6 @@ _SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
 _SAMPLE_DOC_BYTES = 32 * 1024
 _SHOWN_TOKENS = 12
 _MANY_REJECTS = 1000  # held back; more are told at once, so that a hopeless run stops early
-PROFILE_PART = ".part-"  # each process writes its own, the coordinator joins them
 Say = Callable[[Message], None]
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -19,7 +20,6 @@ import pyarrow as pa
 
 from tokpress.batches import Int64s, Reject, TokenBatch
 from tokpress.store.durable import DurableFile, sync_directory, write_file
-from tokpress.store.kept import KeptWriter
 from tokpress.store.manifest import (
     KEPT,
     REJECTS,
@@ -32,6 +32,9 @@ from tokpress.store.manifest import (
     rejects_name,
     shard_name,
 )
+
+if TYPE_CHECKING:
+    from tokpress.store.kept import KeptWriter
 
 
 class ShardWriter:
@@ -182,6 +185,8 @@ class ShardWriter:
             if extension not in self._open:
                 self._open[extension] = DurableFile(self._path(extension))
         if self._keep and self._kept is None:
+            from tokpress.store.kept import KeptWriter  # and with it all of Parquet
+
             self._open[KEPT] = DurableFile(self._path(KEPT))
             self._kept = KeptWriter(self._open[KEPT], self._keep)
 

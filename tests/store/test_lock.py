@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from tokpress.errors import StoreError
-from tokpress.run.lock import LOCK, StoreLock
+from tokpress.store.lock import LOCK, StoreLock
 
 HOLDER = """
 import subprocess, sys
 from pathlib import Path
-from tokpress.run.lock import StoreLock
+from tokpress.store.lock import StoreLock
 with StoreLock(Path(sys.argv[1])):
     heir = subprocess.Popen([sys.executable, "-c", "input()"], stdin=sys.stdin, stdout=subprocess.DEVNULL)
     print(heir.pid, flush=True)
