@@ -6,8 +6,8 @@
 Every contender is a process of its own, start-up included, on the same file in the same run, one after the other and
 several times over; ratios are medians over pairs. tokpress also proves parity, audits, checksums and syncs to disk. Peers
 that take 50 times as long get a slice of the file; theirs are rates, ours too. What being crash-safe costs is found by
-builds that sync no shard: a module that Python loads at its start takes `os.fsync` away, and either syncs once at the end, so
-that the same bytes reach the disk, or never.
+builds that sync no shard: a module that Python loads at its start takes `os.fsync` away, and either syncs once at the end,
+so that the same bytes reach the disk, or never.
 """
 
 from __future__ import annotations
