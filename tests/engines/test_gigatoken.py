@@ -101,3 +101,26 @@ def test_the_result_does_not_depend_on_what_was_encoded_before() -> None:
     warm = load(samples.sample("gpt2").files)
     warm.encode(large_strings(samples.corpus()[:100]))
     assert np.array_equal(warm.encode(text).ids, cold.ids)
+
+
+class TestMemory:
+    UNSETTLED = "\u1acf"  # added by Unicode 17: only the reference encodes it right
+
+    def test_a_document_for_the_reference_takes_what_the_reference_takes(self) -> None:
+        fast = samples.fast(samples.FAST[0])
+        plain, unsettled = "word " * 2000, f"{self.UNSETTLED} word " * 100
+        size = len(plain.encode()) + len(unsettled.encode())
+        assert fast.memory_for(large_strings([plain] * 2)) == fast.memory_per_byte * 2 * len(plain)
+        reference = reference_engine(samples.sample(samples.FAST[0]).files, "text")
+        expected = fast.memory_per_byte * size + reference.memory_per_byte * len(unsettled.encode())
+        assert fast.memory_for(large_strings([plain, unsettled])) == expected
+
+    def test_asking_first_changes_nothing(self) -> None:
+        fast = samples.fast(samples.FAST[0])
+        texts = [large_strings(["one", f"two {self.UNSETTLED}"]), large_strings([f"{self.UNSETTLED} three", "four"])]
+        expected = [fast.encode(text) for text in texts]
+        for text in texts:
+            fast.memory_for(text)
+        for text, tokens in zip(texts, expected, strict=True):
+            assert np.array_equal(fast.encode(text).ids, tokens.ids)
+            assert np.array_equal(fast.encode(text).ends, tokens.ends)

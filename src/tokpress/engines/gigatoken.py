@@ -14,13 +14,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import Ids, TokenBatch, string_buffers
+from tokpress.batches import Ids, Int64s, TokenBatch, string_buffers
 from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, concat_tokens, no_panic, slice_tokens
 from tokpress.engines.unsettled import unsettled_documents
 from tokpress.errors import TokenizerError
-
-_LONG_BYTES = 256 * 1024  # what a shorter document takes is not worth asking for
 
 
 class GigatokenEngine(Engine):
@@ -36,6 +34,8 @@ class GigatokenEngine(Engine):
         self._files = files
         self._policy = policy
         self._tokenizer = _load(_tokenizer_json(files, keep_special=policy == "parse"))
+        self._looked_at: pa.LargeStringArray | None = None
+        self._unsettled = np.empty(0, np.int64)
         import awkward  # takes a third of a second; gigatoken's own input and output type
 
         self._ak = awkward
@@ -47,10 +47,12 @@ class GigatokenEngine(Engine):
         return reference_engine(self._files, self._policy)
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
+        unsettled = self._unsettled_in(text)
+        self._looked_at = None
         tokens = self._encode(text, threads)
         parts: list[TokenBatch] = []
         done = 0
-        for i in unsettled_documents(text).tolist():
+        for i in unsettled.tolist():
             parts += [slice_tokens(tokens, done, i), self._reference.encode(text[i : i + 1])]
             done = i + 1
         return concat_tokens([*parts, slice_tokens(tokens, done, len(tokens))]) if parts else tokens
@@ -70,11 +72,14 @@ class GigatokenEngine(Engine):
 
     def memory_for(self, text: pa.LargeStringArray) -> int:
         """Far more where a long document has to be encoded by the reference."""
-        need = super().memory_for(text)
-        sizes = np.diff(string_buffers(text)[0])
-        long = np.flatnonzero(sizes > _LONG_BYTES)
-        unsettled = long[unsettled_documents(text.take(pa.array(long)))] if len(long) else long
-        return need + (self._reference.memory_per_byte * int(sizes[unsettled].max()) if len(unsettled) else 0)
+        sizes = np.diff(string_buffers(text)[0])[self._unsettled_in(text)]
+        return super().memory_for(text) + (self._reference.memory_per_byte * int(sizes.max()) if len(sizes) else 0)
+
+    def _unsettled_in(self, text: pa.LargeStringArray) -> Int64s:
+        """Remembered from `memory_for` until `encode`: to look through a batch costs a few percent of encoding it."""
+        if self._looked_at is not text:
+            self._looked_at, self._unsettled = text, unsettled_documents(text)
+        return self._unsettled
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
         return self._reference.decode(ids)
