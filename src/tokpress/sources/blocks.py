@@ -6,6 +6,7 @@ in which each of these became text or a reject.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -111,7 +112,7 @@ class Parsed(NamedTuple):
     kept: pa.RecordBatch | None = None
 
 
-class StreamReader:
+class StreamReader(ABC):
     """A reader of records in a byte stream. Positions are byte offsets in the decompressed stream."""
 
     has_lines = True  # a record is a line, so that rejects can say which one
@@ -125,11 +126,13 @@ class StreamReader:
         self.chunk_bytes = max(batch_bytes, MIN_CHUNK_BYTES)
         self.growing = growing
 
+    @abstractmethod
     def pieces(self, stream: ByteStream, start: int, stop: int | None) -> Iterator[Piece]:
-        raise NotImplementedError
+        """The records that start in [start, stop), cut out of the stream."""
 
+    @abstractmethod
     def parse(self, block: Block, lines: LineCounter) -> Parsed:
-        raise NotImplementedError
+        """The text of a block's records, and what is wrong with those that have none."""
 
     @property
     def _can_start_anywhere(self) -> bool:

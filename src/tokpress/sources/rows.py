@@ -6,6 +6,7 @@ bytes that are not UTF-8, or over the limit are rejected one by one; the rest of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -41,7 +42,7 @@ class LostRows:
     input_bytes: int
 
 
-class RowReader:
+class RowReader(ABC):
     """A reader of rows. Positions are row numbers."""
 
     def __init__(
@@ -55,14 +56,15 @@ class RowReader:
         self.batch_bytes = batch_bytes
         self.growing = growing
 
+    @abstractmethod
     def slices(self, start: int, stop: int | None) -> Iterator[Rows | LostRows]:
-        raise NotImplementedError
+        """The rows [start, stop), a few at a time."""
 
-    def probe(self, fraction: float) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def probe(self, fraction: float) -> int: ...
 
-    def cuts(self, unit_bytes: int) -> list[int]:
-        raise NotImplementedError
+    @abstractmethod
+    def cuts(self, unit_bytes: int) -> list[int]: ...
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         for piece in self.slices(start, stop):
