@@ -100,6 +100,10 @@ class LocalWorkers:
         self._viewed = 0.0
         self._watched: Callable[[list[WorkerView]], None] = lambda _: None
 
+    @property
+    def count(self) -> int:
+        return len(self.workers)
+
     def prepare(self) -> Prepared:
         """Has the first workers prove the engine, each on a part of the sample, while the others load theirs."""
         provers = min(len(self.workers), _MOST_PROVERS)
@@ -346,6 +350,7 @@ def _serve(pipe: Connection, job: Job, cpus: set[int] | None) -> None:
     """A worker's whole life: load, then one task after the other until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the coordinator decides
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    sys.unraisablehook = _end_if_told
     if cpus:
         os.sched_setaffinity(0, cpus)
     from tokpress.run.worker import Worker
@@ -371,6 +376,13 @@ def _serve(pipe: Connection, job: Job, cpus: set[int] | None) -> None:
         sys.exit(SYNC_FAILED)  # what was not written is written again, by a fresh worker
     except (TokpressError, OSError) as error:
         pipe.send(Failed(error))
+
+
+def _end_if_told(unraisable: sys.UnraisableHookArgs) -> None:
+    """The signal to end may come while Python runs code from which nothing can be raised."""
+    if isinstance(unraisable.exc_value, SystemExit):
+        os._exit(0)
+    sys.__unraisablehook__(unraisable)
 
 
 def _orders(pipe: Connection) -> Iterator[object]:
