@@ -112,6 +112,12 @@ class Store:
         start = int(shard.ends[k - 1]) if k else 0
         return shard.ids[start : int(shard.ends[k])]
 
+    def mask(self, i: int) -> npt.NDArray[np.uint8] | None:
+        """Of each token of document i whether it is learned, 0 or 1; None if the store has no masks."""
+        shard, k = self._locate(i)
+        start = int(shard.ends[k - 1]) if k else 0
+        return None if shard.mask is None else shard.mask[start : int(shard.ends[k])]
+
     def tokens(self, start: int, stop: int) -> Ids:
         """The ids [start, stop) of all documents end to end; a view where they lie in one shard."""
         if not 0 <= start <= stop <= self.num_tokens:
