@@ -61,7 +61,8 @@ def _output_options(config: BuildConfig, frame: Frame, val_below: int | None) ->
     if config.template != TemplateConfig():
         options["template"] = msgspec.to_builtins(config.template)
     if config.split.is_used:
-        options["split"] = msgspec.to_builtins(config.split) | {"val_below": val_below}
+        split = msgspec.to_builtins(config.split) | {"val_below": val_below}
+        options["split"] = {name: value for name, value in split.items() if name != "val_inputs"}  # those are inputs
     return options
 
 

@@ -217,10 +217,13 @@ class Store:
         return self.engine.decode(ids)
 
     def text(self, i: int) -> str:
-        """Document i as text, without the BOS and EOS that the build added."""
-        ids = self.doc(i)
-        begin = int(self.manifest.bos_id is not None)
-        return self.decode(ids[begin : len(ids) - int(self.manifest.eos_id is not None)])
+        """Document i as text, without the BOS and EOS that the build added. One that was cut to a length may have neither."""
+        ids, manifest = self.doc(i), self.manifest
+        if len(ids) and manifest.bos_id is not None and ids[0] == manifest.bos_id:
+            ids = ids[1:]
+        if len(ids) and manifest.eos_id is not None and ids[-1] == manifest.eos_id:
+            ids = ids[:-1]
+        return self.decode(ids)
 
     def verify(self) -> Report:
         from tokpress.store.verify import verify_store
