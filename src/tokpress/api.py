@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from tokpress.config import (
     BuildConfig,
     CheckConfig,
     EngineChoice,
+    LossChoice,
+    OverlongChoice,
     ReadConfig,
     Resources,
     SpecialTokenPolicy,
+    SplitConfig,
     StoreConfig,
+    TemplateConfig,
     TokenizerConfig,
     parse_size,
 )
+from tokpress.errors import UsageError
 from tokpress.run.coordinator import build_store, make_job
 from tokpress.run.job import Prepared
 from tokpress.run.progress import Reporter
@@ -41,12 +47,30 @@ class BuildOptions(TypedDict, total=False):
     drop_empty: bool
     limit: int | None
     keep: Sequence[str]
+    prompt_field: str | None
+    completion_field: str | None
+    prompt_separator: str
+    messages_field: str | None
+    tools_field: str
+    chat_template: PathLike | None
+    date: str | None
+    template: PathLike | None
+    loss: LossChoice | None
+    keep_empty_loss: bool
+    max_length: int | None
+    overlong: OverlongChoice
+    val_fraction: float | None
+    val_docs: int | None
+    split_field: str | None
+    val_inputs: PathLike | Sequence[PathLike]
+    split_key: str | None
+    split_seed: int
     engine: EngineChoice
-    special_tokens: SpecialTokenPolicy
+    special_tokens: SpecialTokenPolicy | None
     pattern: str | None
     added_tokens: Mapping[str, int]
-    bos: bool
-    eos: bool
+    bos: bool | None
+    eos: bool | None
     bos_token: str | None
     eos_token: str | None
     audit_rate: float
@@ -64,6 +88,19 @@ class BuildOptions(TypedDict, total=False):
 
 _SECTIONS = {
     "read": ("format", "text_field", "separator", "max_doc_bytes", "drop_empty", "limit", "keep"),
+    "template": (
+        *(
+            "prompt_field",
+            "completion_field",
+            "prompt_separator",
+            "messages_field",
+            "tools_field",
+            "chat_template",
+            "date",
+        ),
+        *("template", "loss", "keep_empty_loss", "max_length", "overlong"),
+    ),
+    "split": ("val_fraction", "val_docs", "split_field", "val_inputs", "split_key", "split_seed"),
     "tokenizer": ("engine", "special_tokens", "pattern", "added_tokens", "bos", "eos", "bos_token", "eos_token"),
     "check": ("audit_rate", "max_rejects"),
     "store": ("unit_bytes", "shard_bytes"),
@@ -113,6 +150,16 @@ def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
         values["max_rejects"] = str(values["max_rejects"])
     if "keep" in values:
         values["keep"] = tuple(options["keep"])
+    if "val_inputs" in values:
+        values["val_inputs"] = tuple(os.fspath(path) for path in _as_list(options["val_inputs"] or ()))
+    for name in ("chat_template", "template"):
+        if values.get(name) is not None:
+            values[name] = _read_template(name, options[name])  # type: ignore[literal-required]
+    for name in ("special_tokens", "bos", "eos"):
+        if values.get(name) is None:  # a chat template writes special tokens itself, BOS and EOS among them
+            values.pop(name, None)
+            if values.get("messages_field") is not None:
+                values[name] = "parse" if name == "special_tokens" else False
     if "added_tokens" in values:
         values["added_tokens"] = dict(options["added_tokens"])
     sections = {
@@ -123,10 +170,21 @@ def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
     return BuildConfig(
         tokenizer=TokenizerConfig(spec=os.fspath(tokenizer), **sections["tokenizer"]),  # type: ignore[arg-type]
         read=ReadConfig(**sections["read"]),  # type: ignore[arg-type]
+        template=TemplateConfig(**sections["template"]),  # type: ignore[arg-type]
+        split=SplitConfig(**sections["split"]),  # type: ignore[arg-type]
         store=StoreConfig(**sections["store"]),  # type: ignore[arg-type]
         check=CheckConfig(**sections["check"]),  # type: ignore[arg-type]
         resources=Resources(**sections["resources"]),  # type: ignore[arg-type]
     )
+
+
+def _read_template(option: str, path: PathLike) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"--{option.replace('_', '-')} {os.fspath(path)} cannot be read: {error}. Check the path."
+        ) from error
 
 
 def _as_list(inputs: PathLike | Sequence[PathLike]) -> list[PathLike]:

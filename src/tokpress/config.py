@@ -15,6 +15,9 @@ from tokpress.errors import UsageError
 
 SpecialTokenPolicy = Literal["text", "parse"]
 EngineChoice = Literal["auto", "gigatoken", "huggingface", "sentencepiece", "tiktoken", "bytes"]
+RecordKind = Literal["text", "json", "record"]
+LossChoice = Literal["all", "assistant", "last"]
+OverlongChoice = Literal["truncate", "drop", "split"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("kmgt", start=1)}
@@ -30,10 +33,53 @@ class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
     drop_empty: bool = False  # documents without text are rejected
     limit: int | None = None  # only the first so many documents, in the order of the inputs
     keep: tuple[str, ...] = ()  # fields stored beside each document, as text; dotted paths like `text_field`
+    kind: RecordKind = "text"  # json: the field's value as JSON, whatever it is; record: all of the record as JSON
+    required: tuple[str, ...] = ()  # other fields that must hold text; they come with the kept ones, first
+    optional: tuple[str, ...] = ()  # kept fields that a table need not have
 
     @property
     def field_path(self) -> tuple[str, ...]:
-        return split_path(self.text_field)
+        return () if self.kind == "record" else split_path(self.text_field)
+
+
+class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a record becomes text, what of it is learned, and how long it may get. At most one kind of template."""
+
+    prompt_field: str | None = None
+    completion_field: str | None = None
+    prompt_separator: str = ""  # between the two; belongs to the prompt
+    messages_field: str | None = None  # chats
+    tools_field: str = "tools"  # beside them, if a record has it
+    chat_template: str | None = None  # the template itself, not its path; None: the tokenizer's own
+    date: str | None = None  # what a chat template is told that today is
+    template: str | None = None  # a Jinja2 template for anything else, given the whole record
+    loss: LossChoice | None = None  # of chats; None: assistant
+    keep_empty_loss: bool = False  # records of which nothing is learned are written all the same
+    max_length: int | None = None  # tokens of a document, BOS and EOS included
+    overlong: OverlongChoice = "truncate"
+
+    @property
+    def has_mask(self) -> bool:
+        return not (self.completion_field is None and self.messages_field is None and self.template is None)
+
+
+class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Which split a record belongs to. At most one way to say it; without any, all are `train`."""
+
+    val_fraction: float | None = None
+    val_docs: int | None = None
+    split_field: str | None = None  # its value names the split
+    val_inputs: tuple[str, ...] = ()  # these files are `val`
+    split_key: str | None = None  # records with the same value here stay together; None: by where a record stands
+    split_seed: int = 0
+
+    @property
+    def is_used(self) -> bool:
+        return self.by_hash or self.split_field is not None or bool(self.val_inputs)
+
+    @property
+    def by_hash(self) -> bool:
+        return self.val_fraction is not None or self.val_docs is not None
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +126,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 class BuildConfig(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: TokenizerConfig
     read: ReadConfig = ReadConfig()
+    template: TemplateConfig = TemplateConfig()
+    split: SplitConfig = SplitConfig()
     store: StoreConfig = StoreConfig()
     check: CheckConfig = CheckConfig()
     resources: Resources = Resources()

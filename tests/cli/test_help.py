@@ -17,10 +17,16 @@ from tokpress.cli import tokpress
 from .conftest import Cli
 
 READING = ["--format", "--text-field", "--separator", "--max-doc-bytes"]
+SUPERVISED = [
+    *("--prompt-field", "--completion-field", "--prompt-separator"),
+    *("--messages-field", "--tools-field", "--chat-template", "--date", "--loss"),
+    *("--template", "--keep-empty-loss", "--max-length", "--overlong"),
+    *("--val-fraction", "--val-docs", "--split-field", "--val-inputs", "--split-key", "--split-seed"),
+]
 FLAGS = {
     "build": [
         "INPUTS",
-        *("--tokenizer", "--out", *READING, "--engine", "--special-tokens"),
+        *("--tokenizer", "--out", *READING, *SUPERVISED, "--engine", "--special-tokens"),
         *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
         *("--audit-rate", "--max-rejects", "--on-bad-record"),
         *("--workers", "--memory", "--doc-timeout", "--pin", "--unit-size", "--shard-size"),

@@ -15,7 +15,6 @@ from tokpress.engines.base import (
     known_ids,
     no_panic,
     parse_literals,
-    slice_tokens,
 )
 from tokpress.errors import IdRangeError, TokenizerError
 
@@ -67,7 +66,7 @@ class TestTokenBatches:
     def test_slices(self, documents: list[list[int]], data: st.DataObject) -> None:
         start = data.draw(st.integers(0, len(documents)))
         stop = data.draw(st.integers(start, len(documents)))
-        part = slice_tokens(from_lists(documents), start, stop)
+        part = from_lists(documents).part(start, stop)
         assert lists(part) == documents[start:stop]
         assert len(part.ids) == sum(map(len, documents[start:stop]))
 

@@ -13,7 +13,7 @@ import pytest
 
 from tokpress.batches import Ids, TextBatch, TokenBatch, large_strings, text_bytes
 from tokpress.config import EngineChoice, SpecialTokenPolicy, TokenizerConfig
-from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens, slice_tokens
+from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens
 from tokpress.engines.gigatoken import GigatokenEngine
 from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import AUDIT_MAX_BYTES, Auditor, Parity, check_parity, compare, nasty_texts
@@ -301,7 +301,7 @@ class WrongAbout(Engine):
         tokens = self._right.encode(text)
         parts = []
         for i, document in enumerate(text.to_pylist()):
-            part = slice_tokens(tokens, i, i + 1)
+            part = tokens.part(i, i + 1)
             parts.append(TokenBatch(part.ids ^ np.uint32(1), part.ends) if self._word in document else part)
         return concat_tokens(parts)
 

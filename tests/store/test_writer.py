@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import msgspec
@@ -12,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.batches import BAD_JSON, TOO_LARGE, Reject, TokenBatch
+from tokpress.batches import BAD_JSON, TOO_LARGE, DocumentBatch, Reject, TokenBatch
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import REJECTS, SHARDS, Counts, FileEntry, Receipt, read_record
-from tokpress.store.writer import ShardWriter
+from tokpress.store.writer import ShardWriter, count_sources
 
 FILES_OF_THE_FIRST = [f"train-00003-000.{extension}" for extension in ("bin", "ends", "json", "pos")]
 
@@ -34,13 +35,18 @@ def batch(*docs: list[int], dtype: str = "<u2") -> TokenBatch:
 
 
 def writer(store: Path, shard_bytes: int = 1000, unit: int = 3, first_shard: int = 0) -> ShardWriter:
-    return ShardWriter(store, split="train", unit=unit, shard_bytes=shard_bytes, first_shard=first_shard)
+    return ShardWriter(store, unit=unit, shard_bytes=shard_bytes, first_shard=first_shard)
 
 
 def append(to: ShardWriter, tokens: TokenBatch, *, first: int = 0, source: int = 0, audited: int = 0) -> None:
     docs = len(tokens)
+    to.append(replace(documents(tokens, first, source), audited=np.arange(docs) < audited))
+
+
+def documents(tokens: TokenBatch, first: int = 0, source: int = 0) -> DocumentBatch:
+    docs = len(tokens)
     positions, sources = np.arange(first, first + docs, dtype=np.int64), np.full(docs, source, np.int32)
-    to.append(tokens, positions, sources, audited=audited)
+    return DocumentBatch(tokens=tokens, positions=positions, sources=sources)
 
 
 def reject(position: int, reason: str = BAD_JSON, records: int = 1) -> Reject:
@@ -123,12 +129,12 @@ class TestShard:
 
     @given(st.lists(st.lists(st.integers(0, 3), min_size=1), min_size=1))
     def test_its_sources_are_runs_whatever_the_batches(self, batches: list[list[int]]) -> None:
-        shards = writer(Path("/nowhere"))
+        runs: list[tuple[int, int]] = []
         for sources in batches:
-            shards._count_sources(np.array(sources, np.int32))
+            count_sources(runs, np.array(sources, np.int32))
         flat = [source for sources in batches for source in sources]
-        assert [source for source, docs in shards._sources for _ in range(docs)] == flat
-        assert all(a[0] != b[0] for a, b in zip(shards._sources, shards._sources[1:], strict=False))
+        assert [source for source, docs in runs for _ in range(docs)] == flat
+        assert all(a[0] != b[0] for a, b in pairwise(runs))
 
 
 class TestRejects:
@@ -175,7 +181,7 @@ class TestBounds:
         shards = writer(Path("/nowhere"), shard_bytes)
         tokens = batch(*([1] * length for length in lengths), dtype=dtype)
         filled = enumerate(accumulate(length * tokens.ids.itemsize for length in lengths), start=1)
-        assert shards.docs_that_fit(tokens) == next(
+        assert shards.docs_that_fit(documents(tokens)) == next(
             (docs for docs, size in filled if size >= shard_bytes), len(lengths)
         )
 
@@ -190,7 +196,7 @@ class TestBounds:
     def test_what_was_written_counts(self, store: Path) -> None:
         shards = writer(store, shard_bytes=10)
         append(shards, batch([1, 2, 3]))
-        assert shards.docs_that_fit(batch([1], [1], [1])) == 2
+        assert shards.docs_that_fit(documents(batch([1], [1], [1]))) == 2
         shards.abort()
 
 

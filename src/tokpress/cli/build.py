@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from tokpress.cli.options import Fields, Size, TokenId, read_options, unescape
+from tokpress.cli.supervised import BuildCommand, supervised_options
 from tokpress.config import CheckConfig, EngineChoice, Resources, SpecialTokenPolicy
 
 if TYPE_CHECKING:
@@ -26,10 +27,14 @@ Examples:
   tokpress build a.jsonl --tokenizer cl100k_base.tiktoken --out tokens --json | jq .totals
   tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --workers 8 --memory 16GB --monitor
   tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --dry-run
+  tokpress build qa.jsonl --prompt-field question --completion-field answer --tokenizer tokenizer.json --out tokens
+  tokpress build chats.jsonl --messages-field messages --tokenizer Qwen/Qwen3-0.6B --max-length 4096 --out tokens
+  tokpress build puzzles.jsonl --template puzzle.jinja --val-fraction 0.01 --tokenizer bytes --out tokens
+  tokpress build train.jsonl --val-inputs val.jsonl --tokenizer tokenizer.json --out tokens
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=BuildCommand, epilog=_EPILOG)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUTS...")
 @click.option(
     "--tokenizer",
@@ -40,6 +45,7 @@ Examples:
 )
 @click.option("--out", required=True, type=click.Path(), help="Directory of the store; must not hold anything else.")
 @read_options
+@supervised_options
 @click.option(
     "--engine",
     type=click.Choice(get_args(EngineChoice)),
@@ -50,12 +56,10 @@ Examples:
 @click.option(
     "--special-tokens",
     type=click.Choice(get_args(SpecialTokenPolicy)),
-    default="text",
-    show_default=True,
-    help="A special token's literal in a document: ordinary text, or parsed to its id.",
+    help="A special token's literal in a document: ordinary text, or parsed to its id. Default: text; of chats, parse.",
 )
-@click.option("--bos/--no-bos", default=False, show_default=True, help="Put BOS before each document.")
-@click.option("--eos/--no-eos", default=True, show_default=True, help="Put EOS after each document.")
+@click.option("--bos/--no-bos", default=None, help="Put BOS before each document. Default: no.")
+@click.option("--eos/--no-eos", default=None, help="Put EOS after each document. Default: yes, but not after chats.")
 @click.option("--bos-token", metavar="TOKEN", help="Use this special token as BOS.")
 @click.option("--eos-token", metavar="TOKEN", help="Use this special token as EOS.")
 @click.option("--pattern", metavar="NAME|REGEX", help="Rank files: gpt2, cl100k, o200k, llama3, qwen2, or the regex.")
@@ -131,6 +135,7 @@ def command(
 
     console = err_console(quiet=quiet)
     options["separator"] = unescape(options["separator"])
+    options["prompt_separator"] = unescape(options["prompt_separator"])
     options["added_tokens"] = dict(options["added_tokens"])
     reporter = MonitorReporter(console) if monitor else ConsoleReporter(console)
     if dry_run:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from tokpress.batches import Ids
+    from tokpress.batches import Ids, Mask
     from tokpress.store.reader import Store
 
 _EPILOG = """
@@ -77,8 +77,8 @@ def _doc_facts(store: Store, doc: int) -> dict[str, Any]:
     source, position = store.where(doc)
     ids = store.doc(doc)
     facts = {"doc": doc, "source": source, "position": position, "ids": ids.tolist(), "text": store.decode(ids)}
-    kept = store.kept(doc)
-    return facts | ({"kept": kept} if kept else {})
+    kept, mask = store.kept(doc), store.mask(doc)
+    return facts | ({"kept": kept} if kept else {}) | ({"mask": mask.tolist()} if mask is not None else {})
 
 
 def _seq_facts(store: Store, seq: int, seq_len: int) -> dict[str, Any]:
@@ -104,6 +104,7 @@ def _store_facts(store: Store) -> dict[str, Any]:
         "splits": {name: {"docs": split.docs, "tokens": split.tokens} for name, split in manifest.splits.items()},
         "docs": store.num_docs,
         "tokens": store.num_tokens,
+        "learned_tokens": manifest.splits[store.split_name].learned,
         "shards": len(manifest.splits[store.split_name].shards),
         "dtype": manifest.dtype,
         "tokenizer": {
@@ -146,6 +147,8 @@ def _print_store(console: Console, store: Store, facts: dict[str, Any]) -> None:
     print_fact(console, "store", f"{safe(facts['path'])}, split {safe(facts['split'])} of {splits}")
     where = f"in {plural(facts['docs'], 'document')}, {plural(facts['shards'], 'shard')} of {facts['dtype']}"
     print_fact(console, "tokens", f"{facts['tokens']:,} {where}")
+    if facts["learned_tokens"] is not None:
+        print_fact(console, "learned", plural(facts["learned_tokens"], "token"))
     tokenizer = facts["tokenizer"]
     kind = f"{safe(tokenizer['kind'])}, {tokenizer['vocab_size']:,} tokens"
     print_fact(console, "tokenizer", f"{kind}, {safe(tokenizer['fingerprint'][:12])}")
@@ -180,12 +183,16 @@ def _print_doc(console: Console, store: Store, doc: int, max_tokens: int | None 
     console.print(f"[dim]document {doc:,} · {plural(len(ids), 'token')} · {safe(source)} at {position:,}[/]")
     for name, value in store.kept(doc).items():
         console.print(f"[dim]{safe(name)}: {safe(value)}[/]")
-    shown = coloured(store, ids[:max_tokens])
+    mask = store.mask(doc)
+    if mask is not None:
+        console.print(f"[dim]{plural(int(mask.sum()), 'token')} learned; what is not stands without a background[/]")
+    shown = coloured(store, ids[:max_tokens], None if mask is None else mask[:max_tokens])
     console.print(shown if max_tokens is None or len(ids) <= max_tokens else shown.append(" …", "dim"))
 
 
-def coloured(store: Store, ids: Ids) -> Text:
-    """Each token on a background of its own; a character that several tokens share stands with the last of them."""
+def coloured(store: Store, ids: Ids, mask: Mask | None = None) -> Text:
+    """Each token on a background of its own, if it is learned; a character that several tokens share stands with the last of
+    them."""
     from rich.text import Text
 
     special = set(store.manifest.tokenizer.special_tokens.values())
@@ -194,6 +201,8 @@ def coloured(store: Store, ids: Ids) -> Text:
     for count, token in enumerate(ids.tolist()):
         piece = decoder.decode(store.engine.token_bytes(token))
         style = "bold black on yellow" if token in special else _COLOURS[count % len(_COLOURS)]
+        if mask is not None and not mask[count]:
+            style = "yellow" if token in special else "bright_black" if count % 2 else "dim"
         shown.append(_visible(piece), style)
     return shown.append(_visible(decoder.decode(b"", final=True)))
 

@@ -200,6 +200,21 @@ def parity_line(parity: Parity) -> str:
     return f"{parity.engine}, the reference itself"
 
 
+def _print_splits(console: Console, manifest: Manifest) -> None:
+    """What supervised data and splits add to a summary."""
+    splits = manifest.splits.values()
+    if any(split.learned is not None for split in splits):
+        learned, tokens = sum(split.learned or 0 for split in splits), sum(split.tokens for split in splits)
+        print_fact(console, "learned", f"{plural(learned, 'token')}, {learned / max(tokens, 1):.0%} of them")
+    if truncated := sum(split.truncated for split in splits):
+        print_fact(console, "", f"{plural(truncated, 'record')} truncated to --max-length")
+    if continued := sum(split.continued for split in splits):
+        print_fact(console, "", f"{plural(continued, 'document')} more, from records that were split at --max-length")
+    if len(manifest.splits) > 1:
+        shares = (f"{safe(name)} {plural(split.docs, 'document')}" for name, split in manifest.splits.items())
+        print_fact(console, "splits", ", ".join(shares))
+
+
 def print_summary(console: Console, manifest: Manifest) -> None:
     """A finished build, for people."""
     run = manifest.run
@@ -211,6 +226,7 @@ def print_summary(console: Console, manifest: Manifest) -> None:
     for reason, count in manifest.rejects.items():
         print_fact(console, "", f"[yellow]{count:,} {reason}[/]")
     print_fact(console, "tokens", f"{tokens:,} ({manifest.dtype})")
+    _print_splits(console, manifest)
     rates = f"{run['input_mb_per_s']:,.1f} MB/s, {run['tokens_per_s']:,} tokens/s"
     print_fact(console, "rate", f"{rates}, {run['seconds']:.1f} s in all")
     stages = {stage: spent for stage, spent in run["stage_seconds"].items() if spent > 0}

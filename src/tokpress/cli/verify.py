@@ -90,8 +90,10 @@ def _compared(report: Report, docs: int, console: Console) -> Report:
     from tokpress.store.reader import open_store
 
     with console.status("encoding a sample again"):
-        sample = reencode_sample(open_store(report.path), docs)
-    return msgspec.structs.replace(report, problems=sample.problems, reencoded_docs=sample.docs)
+        store = open_store(report.path)
+        samples = [reencode_sample(store.split(name), docs) for name in store.manifest.splits]
+    problems = [problem for sample in samples for problem in sample.problems]
+    return msgspec.structs.replace(report, problems=problems, reencoded_docs=sum(sample.docs for sample in samples))
 
 
 def _sound(store: str, report: Report, deep: bool) -> str:

@@ -72,6 +72,24 @@ class Engine(Protocol):
         """The bytes one id stands for, as far as the tokenizer defines them."""
         ...
 
+    def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:  # noqa: ARG002 - this one cannot say
+        """For each document the byte at which each of its tokens starts, as the library says. Asked only of documents
+        whose tokens' bytes are not those of the text (see `starts`)."""
+        raise TokenizerError(
+            f"{self.name} does not say where its tokens start, and their bytes are not those of the text. "
+            "No mask can be made with this tokenizer."
+        )
+
+
+def byte_starts(document: str, starts: Sequence[int]) -> Sequence[int]:
+    """Characters at which tokens start, as bytes."""
+    if document.isascii():
+        return starts
+    codes = np.frombuffer(document.encode("utf-32-le"), np.uint32)
+    sizes = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
+    bytes_before: list[int] = np.concatenate([[0], np.cumsum(sizes)])[np.asarray(starts, np.int64)].tolist()
+    return bytes_before
+
 
 def from_lists(documents: Sequence[Sequence[int]]) -> TokenBatch:
     """What the reference libraries return (a list a document) as flat arrays."""
@@ -100,13 +118,6 @@ def no_panic(failure: str) -> Iterator[None]:
         raise TokenizerError(f"{failure}: {error}") from None
 
 
-def slice_tokens(tokens: TokenBatch, start: int, stop: int) -> TokenBatch:
-    """Documents [start, stop) as a batch of their own, without a copy of the ids."""
-    first = int(tokens.ends[start - 1]) if start else 0
-    ends = tokens.ends[start:stop] - first
-    return TokenBatch(tokens.ids[first : first + (int(ends[-1]) if len(ends) else 0)], ends)
-
-
 def concat_tokens(batches: Sequence[TokenBatch]) -> TokenBatch:
     offsets = np.cumsum([0, *(len(batch.ids) for batch in batches)])
     return TokenBatch(
@@ -119,13 +130,21 @@ def parse_literals(
     encode: Callable[[list[str]], Sequence[Sequence[int]]], documents: Iterable[str], special_tokens: Mapping[str, int]
 ) -> list[list[int]]:
     """For libraries that cannot do it themselves: special-token literals become ids, the text between is encoded alone."""
-    longest_first = sorted(special_tokens, key=len, reverse=True)
-    literal = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if special_tokens else None
+    split = literal_splitter(special_tokens)
     result: list[list[int]] = []
     for document in documents:
-        pieces = [piece for piece in literal.split(document) if piece] if literal else [document]
+        pieces = split(document)
         plain = iter(encode([piece for piece in pieces if piece not in special_tokens]))
         result.append([])
         for piece in pieces:
             result[-1] += [special_tokens[piece]] if piece in special_tokens else next(plain)
     return result
+
+
+def literal_splitter(special_tokens: Mapping[str, int]) -> Callable[[str], list[str]]:
+    """Cuts a document into special tokens and the text between them."""
+    if not special_tokens:
+        return lambda document: [document]
+    longest_first = sorted(special_tokens, key=len, reverse=True)
+    literal = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+    return lambda document: [piece for piece in literal.split(document) if piece]

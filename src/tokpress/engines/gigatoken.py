@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s, TokenBatch, string_buffers
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, concat_tokens, no_panic, slice_tokens
+from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, concat_tokens, no_panic
 from tokpress.engines.unsettled import unsettled_documents
 from tokpress.errors import TokenizerError
 
@@ -53,9 +53,9 @@ class GigatokenEngine(Engine):
         parts: list[TokenBatch] = []
         done = 0
         for i in unsettled.tolist():
-            parts += [slice_tokens(tokens, done, i), self._reference.encode(text[i : i + 1])]
+            parts += [tokens.part(done, i), self._reference.encode(text[i : i + 1])]
             done = i + 1
-        return concat_tokens([*parts, slice_tokens(tokens, done, len(tokens))]) if parts else tokens
+        return concat_tokens([*parts, tokens.part(done, len(tokens))]) if parts else tokens
 
     def _encode(self, text: pa.LargeStringArray, threads: int) -> TokenBatch:
         offsets, data = string_buffers(text)
@@ -86,6 +86,9 @@ class GigatokenEngine(Engine):
 
     def token_bytes(self, token: int) -> bytes:
         return self._reference.token_bytes(token)
+
+    def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:
+        return self._reference.token_starts(text)
 
 
 def _tokenizer_json(files: TokenizerFiles, *, keep_special: bool) -> bytes:

@@ -12,7 +12,15 @@ import tokenizers
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
+from tokpress.engines.base import (
+    Engine,
+    TokenizerFiles,
+    TokenizerInfo,
+    byte_starts,
+    from_lists,
+    known_ids,
+    no_panic,
+)
 from tokpress.errors import TokenizerError
 
 TOKENIZER_JSON = "tokenizer.json"
@@ -29,6 +37,7 @@ class HuggingFaceEngine(Engine):
         # A file may ask for these; a corpus must not be cut or padded by its tokenizer.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._tokenizer.post_processor = None  # it adds what we do not ask for, and hides where a token's space starts
         self._tokenizer.encode_special_tokens = policy == "text"
         if getattr(self._tokenizer.model, "dropout", None):
             raise TokenizerError("the tokenizer uses BPE dropout: its ids are random. Set model.dropout to null.")
@@ -53,6 +62,14 @@ class HuggingFaceEngine(Engine):
         os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"  # read by the library at each call
         encodings = self._tokenizer.encode_batch_fast(text.to_pylist(), add_special_tokens=False)
         return from_lists([encoding.ids for encoding in encodings])
+
+    def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:
+        documents: list[str] = text.to_pylist()
+        encodings = self._tokenizer.encode_batch(documents, add_special_tokens=False)
+        return [
+            byte_starts(document, [start for start, _ in encoding.offsets])
+            for document, encoding in zip(documents, encodings, strict=True)
+        ]
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
         known = known_ids(ids, self.info.vocab_size)

@@ -10,18 +10,17 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import Int64s, TextBatch, TokenBatch, string_buffers, text_bytes
 from tokpress.engines.base import Engine
 from tokpress.errors import ParityError
+from tokpress.hashing import GOLDEN, mix
 
 ALL = slice(None)
 AUDIT_MAX_BYTES = 256 * 1024  # of a longer document, so much of its head is encoded by both
 # Letters, numbers and marks of Unicode 15 to 18, on which libraries differ by the age of their tables.
 _NEWCOMERS = "\U00031350\U0001e4d0\U0002ebf0\ua7cb\U00010d40\U00010d69\ua7ce\U00011de0\U000323b0\u0558\U0003d000"
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +143,9 @@ class Auditor:
 
     def check(self, batch: TextBatch, tokens: TokenBatch) -> Int64s:
         """Which of the batch's documents were encoded twice. Raises ParityError at the first that differs."""
-        chosen = np.flatnonzero(_position_hash(batch) < self._threshold)
+        chosen = np.flatnonzero(
+            mix(batch.positions.astype(np.uint64) + batch.sources.astype(np.uint64) * GOLDEN) < self._threshold
+        )
         if not len(chosen):
             return chosen
         starts, _ = string_buffers(batch.text)
@@ -166,12 +167,3 @@ class Auditor:
             self.docs += 1
             self.bytes += text_bytes(text)
         return chosen
-
-
-def _position_hash(batch: TextBatch) -> npt.NDArray[np.uint64]:
-    """splitmix64 of (input, position)."""
-    x = batch.positions.astype(np.uint64) + (batch.sources.astype(np.uint64) + np.uint64(1)) * _GOLDEN
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    hashed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
-    return hashed

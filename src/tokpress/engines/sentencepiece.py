@@ -14,7 +14,16 @@ import sentencepiece
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
+from tokpress.engines.base import (
+    Engine,
+    TokenizerFiles,
+    TokenizerInfo,
+    byte_starts,
+    from_lists,
+    known_ids,
+    literal_splitter,
+    parse_literals,
+)
 from tokpress.errors import TokenizerError
 
 _SPACE = "\u2581"  # how a piece writes a space
@@ -57,6 +66,22 @@ class SentencePieceEngine(Engine):
     def _encode(self, documents: list[str], threads: int = 1) -> list[list[int]]:
         ids: list[list[int]] = self._model.encode(documents, num_threads=threads) if documents else []
         return ids
+
+    def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:
+        control = self._control or {}
+        split = literal_splitter(control)
+        found: list[Sequence[int]] = []
+        for document in text.to_pylist():
+            starts: list[int] = []
+            at = 0
+            for piece in split(document):
+                offsets = (
+                    [(0, 0)] if piece in control else self._model.encode(piece, return_type="offset_mapping")["offsets"]
+                )
+                starts += [at + start for start, _ in offsets]
+                at += len(piece)
+            found.append(byte_starts(document, starts))
+        return found
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
         """As the library does it, except that control symbols are shown by name instead of dropped."""

@@ -12,11 +12,9 @@ import hashlib
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from tokpress.batches import Int64s
-
-Words = npt.NDArray[np.uint64]
+from tokpress.hashing import Words, mix
 
 ROUNDS = 6
 MAX_SAMPLES = 2**62
@@ -27,17 +25,6 @@ def derive_keys(*parts: str | int, count: int) -> Words:
     """Independent 64-bit keys from whatever names a purpose: ("order", seed, source, epoch)."""
     name = "\x1f".join(map(str, parts)).encode()
     return np.frombuffer(hashlib.shake_128(name).digest(8 * count), "<u8").astype(np.uint64)
-
-
-def mix(words: Words) -> Words:
-    """splitmix64's step and finalizer: every bit of a word depends on every bit of its input."""
-    words = words + np.uint64(0x9E3779B97F4A7C15)  # a new array: what follows may work in place
-    words ^= words >> np.uint64(30)
-    words *= np.uint64(0xBF58476D1CE4E5B9)
-    words ^= words >> np.uint64(27)
-    words *= np.uint64(0x94D049BB133111EB)
-    words ^= words >> np.uint64(31)
-    return words
 
 
 class Permutation:

@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tokpress.batches import Int64s
+from tokpress.hashing import Words, mix
 from tokpress.loader.base import Order
 from tokpress.loader.mixture import Mixture
 from tokpress.loader.order import Shuffle, make_order
-from tokpress.loader.permutation import Words, derive_keys, mix
+from tokpress.loader.permutation import derive_keys
 
 WINDOW_SAMPLES = 8192
 _KEPT_WINDOWS = 4  # threads may be a little behind each other

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tokpress.errors import UsageError
-from tokpress.loader.permutation import Words
+from tokpress.hashing import Words
 
 VERSION = 1
 

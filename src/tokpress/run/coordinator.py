@@ -26,15 +26,17 @@ from tokpress.run import output
 from tokpress.run.budget import Budget, cpu_sets, plan_budget, usable_cores
 from tokpress.run.job import PROFILE_PART, Advanced, Done, Job, Prepared, Settings, Task, WorkerView
 from tokpress.run.local import LocalWorkers
-from tokpress.run.plan import default_unit_bytes, make_plan
+from tokpress.run.plan import default_unit_bytes, make_plan, val_below_of
 from tokpress.run.progress import Reporter
 from tokpress.run.seal import seal_store
+from tokpress.run.splits import VAL, check_split, threshold_for
 from tokpress.run.tally import Tally
-from tokpress.sources.base import STDIN
+from tokpress.sources.base import STDIN, Input
 from tokpress.sources.files import discover
 from tokpress.store.lock import StoreLock
 from tokpress.store.manifest import Plan, Slice, read_manifest
 from tokpress.store.reader import Store
+from tokpress.templates.load import check_template, load_template, reading
 
 SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
 
@@ -76,7 +78,7 @@ def build_store(
         if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
             # The tokenizer is known: what else differs, or that all is done, can be said before it is loaded.
             frame = frame_for(config.tokenizer, old.tokenizer)
-            output.check_same_plan(directory, make_plan(found, config, old.tokenizer, frame))
+            output.check_same_plan(directory, make_plan(found, config, old.tokenizer, frame, val_below_of(old)))
             if output.is_finished(directory):
                 reporter.already_finished(directory)
                 return Store(directory, read_manifest(directory))
@@ -85,10 +87,23 @@ def build_store(
 
 def make_job(inputs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], config: BuildConfig) -> Job:
     """What is to be done, after all that can be checked without reading text was checked."""
-    check_options(config)
+    check_options(config, [os.fspath(argument) for argument in inputs])
     output.check_output(Path(out))
-    found = discover(inputs, config.read)
-    return Job(directory=Path(out), config=config, inputs=found, files=load_files(config.tokenizer))
+    found = [*discover(inputs, reading(config)), *_val_inputs(inputs, config)]
+    files = load_files(config.tokenizer)
+    load_template(config.template, files, None, found)  # what is wrong with it is said now
+    return Job(directory=Path(out), config=config, inputs=found, files=files)
+
+
+def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig) -> list[Input]:
+    if not config.split.val_inputs:
+        return []
+    read = reading(config)
+    both = [*inputs, *config.split.val_inputs]
+    val = discover(config.split.val_inputs, read)
+    if len(discover(both, read)) < len(discover(inputs, read)) + len(val):
+        raise UsageError("a file is named as an input and with --val-inputs, too. It can be in one split only.")
+    return [msgspec.structs.replace(source, split=VAL) for source in val]
 
 
 def _run_with_fewer_and_fewer(job: Job, reporter: Reporter, *, overwrite: bool, resuming: bool) -> Store:
@@ -117,8 +132,10 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
     if prepared.first_document is not None:
         reporter.first_document(prepared.first_document)
 
-    plan = make_plan(job.inputs, config, prepared.info, prepared.frame)
-    if overwrite or output.stored_plan(directory) is None:
+    old = None if overwrite else output.stored_plan(directory)
+    val_below = threshold_for(config, job.inputs) if old is None else val_below_of(old)
+    plan = make_plan(job.inputs, config, prepared.info, prepared.frame, val_below)
+    if old is None:
         output.begin(directory, plan, job.files)
     output.check_same_plan(directory, plan)
     output.furnish(directory, job.files)
@@ -127,7 +144,7 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
     tasks = sorted(output.remaining_tasks(plan, receipts), key=lambda task: -sizes[task.unit])
     tally.resumed(receipt for unit in receipts.values() for receipt in unit)
     if receipts:
-        docs = sum(receipt.docs for unit in receipts.values() for receipt in unit)
+        docs = sum(receipt.counts.written for unit in receipts.values() for receipt in unit)
         reporter.resuming(units=len(plan.units), units_left=len(tasks), docs=docs)
 
     resources = config.resources
@@ -139,6 +156,7 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
         engine=prepared.parity.engine,
         batch_bytes=resources.batch_bytes or budget.batch_bytes,
         threads=max(cores // budget.workers, 1),
+        val_below=val_below,
         room=budget.room,
     )
     executor.configure(settings, budget)
@@ -180,7 +198,7 @@ def _in_order(tasks: Sequence[Task]) -> list[list[Task]]:
 def _limited(task: Task, limit: int | None, receipts: output.Receipts) -> Task:
     if limit is None:
         return task
-    before = sum(receipt.docs for unit in range(task.unit + 1) for receipt in receipts.get(unit, []))
+    before = sum(receipt.counts.written for unit in range(task.unit + 1) for receipt in receipts.get(unit, []))
     return replace(task, limit=max(limit - before, 0))
 
 
@@ -217,7 +235,7 @@ def _unit_bytes(plan: Plan) -> list[int]:
     return [sum(map(size, unit)) for unit in plan.units]
 
 
-def check_options(config: BuildConfig) -> None:
+def check_options(config: BuildConfig, inputs: Sequence[str] = ()) -> None:
     """An option that makes no sense is an error now, not in an hour."""
     try:
         msgspec.convert(msgspec.to_builtins(config), BuildConfig)
@@ -235,7 +253,10 @@ def check_options(config: BuildConfig) -> None:
     for option, size in sizes.items():
         if size is not None and size < 1:
             raise UsageError(f"{option} is {size}, but must be at least 1. Leave it out for the default.")
-    named = [config.read.text_field, *config.read.keep]
+    check_template(config.template)
+    check_split(config.split, [*inputs, *config.split.val_inputs])
+    read = reading(config)
+    named = [*([read.text_field] if read.kind == "text" else []), *read.required, *config.read.keep]
     if len(set(named)) < len(named):
         raise UsageError("--keep names a field twice, or the text itself. Name each field to keep once.")
     if not 0 <= config.check.audit_rate <= 1:

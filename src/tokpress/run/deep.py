@@ -13,16 +13,18 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
-from tokpress.batches import TextBatch
-from tokpress.config import ReadConfig
+from tokpress.batches import Mask, TextBatch
+from tokpress.config import BuildConfig, ReadConfig, TemplateConfig, TokenizerConfig
 from tokpress.engines.framing import Frame
 from tokpress.errors import InputError
+from tokpress.run.job import Job
+from tokpress.run.shape import Shaper
 from tokpress.sources.base import STDIN, Input, open_reader
 from tokpress.store.manifest import SHARDS
-from tokpress.store.reader import Store
+from tokpress.store.reader import Store, tokenizer_files
 from tokpress.store.verify import Problem
+from tokpress.templates.load import reading
 
 _BATCH_BYTES = 256 * 1024
 
@@ -34,8 +36,7 @@ class Reencoded(msgspec.Struct, frozen=True, kw_only=True):
 
 def reencode_sample(store: Store, docs: int) -> Reencoded:
     """Compares up to `docs` documents, evenly spaced over the store."""
-    manifest = store.manifest
-    frame = Frame(manifest.bos_id, manifest.eos_id, manifest.tokenizer.vocab_size)
+    again = _Again(store)
     inputs = {source.path: (index, source) for index, source in enumerate(store.plan.inputs)}
     chosen = np.unique(np.linspace(0, store.num_docs - 1, min(docs, store.num_docs)).astype(int)).tolist()
     compared = 0
@@ -43,15 +44,15 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
     for path, group in groupby(chosen, key=lambda i: store.where(i)[0]):
         if path == STDIN:
             continue  # cannot be read again
-        wanted = {store.where(i)[1]: i for i in group}
+        wanted = {store.where(i)[1]: i for i in group}  # of a record that was split, one document
         try:
-            for position, text in _texts(store, *inputs[path], list(wanted)):
+            for position, record in _records(again.read, *inputs[path], list(wanted)):
                 i = wanted[position]
                 compared += 1
-                if text is None:
+                if record is None:
                     message = f"holds no document at position {position:,} any more, where document {i:,} came from"
                     problems.append(Problem(path, message))
-                elif not np.array_equal(frame.apply(store.engine.encode(text)).ids, store.doc(i)):
+                elif not again.holds(record, i):
                     message = f"document {i:,} is not what the reference makes of {Path(path).name} at {position:,}"
                     problems.append(Problem(f"{SHARDS}/{store.shard_of(i)}.bin", message))
         except InputError as error:
@@ -59,32 +60,63 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
     return Reencoded(docs=compared, problems=problems)
 
 
-def _texts(
-    store: Store, index: int, source: Input, positions: list[int]
-) -> Iterator[tuple[int, pa.LargeStringArray | None]]:
-    """The documents at these positions, None where there is none."""
-    options = store.plan.options
-    config = ReadConfig(
-        text_field=options["text_field"], separator=options["separator"], max_doc_bytes=options["max_doc_bytes"]
-    )
+class _Again:
+    """Makes documents as the build of a store made them, with the reference."""
+
+    def __init__(self, store: Store) -> None:
+        options, manifest = store.plan.options, store.manifest
+        read = ReadConfig(
+            text_field=options["text_field"], separator=options["separator"], max_doc_bytes=options["max_doc_bytes"]
+        )
+        config = BuildConfig(
+            tokenizer=TokenizerConfig(spec=""),
+            read=read,
+            template=msgspec.convert(options.get("template", {}), TemplateConfig),
+        )
+        self.read = reading(config)
+        self._store = store
+        files = tokenizer_files(store.path, manifest)
+        job = Job(directory=store.path, config=config, inputs=store.plan.inputs, files=files)
+        frame = Frame(manifest.bos_id, manifest.eos_id, manifest.tokenizer.vocab_size)
+        self._shaper = Shaper(job, frame, store.engine)
+
+    def holds(self, record: TextBatch, i: int) -> bool:
+        """Whether document i is what is made of the record, or a part of that if it was split; its mask, too."""
+        rendered = self._shaper.render(record, 1)
+        docs, _ = self._shaper.shape(rendered, self._store.engine.encode(rendered.batch.text))
+        parts = (docs.part(k, k + 1) for k in range(len(docs)))
+        return any(
+            np.array_equal(part.tokens.ids, self._store.doc(i)) and _same(part.mask, self._store.mask(i))
+            for part in parts
+        )
+
+
+def _same(a: Mask | None, b: Mask | None) -> bool:
+    return a is b if a is None or b is None else np.array_equal(a, b)
+
+
+def _records(
+    config: ReadConfig, index: int, source: Input, positions: list[int]
+) -> Iterator[tuple[int, TextBatch | None]]:
+    """The records at these positions, None where there is none."""
     reader = open_reader(source, index, config, _BATCH_BYTES)
     if source.compression is None:
         for position in positions:
-            yield position, _text_at(next(reader.read(position), None), position)
+            yield position, _record_at(next(reader.read(position), None), position)
         return
     waiting = deque(positions)  # a compressed file is read once, not from its start for every document
     for batch in reader.read(positions[0]):
         while waiting and waiting[0] < batch.next_position:
             position = waiting.popleft()
-            yield position, _text_at(batch, position)
+            yield position, _record_at(batch, position)
         if not waiting:
             return
     yield from ((position, None) for position in waiting)
 
 
-def _text_at(batch: TextBatch | None, position: int) -> pa.LargeStringArray | None:
+def _record_at(batch: TextBatch | None, position: int) -> TextBatch | None:
     if batch is None:
         return None
     at = int(np.searchsorted(batch.positions, position))
     found = at < len(batch) and batch.positions[at] == position
-    return batch.text[at : at + 1] if found else None
+    return batch.part(at, at + 1) if found else None

@@ -93,11 +93,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the workers are to work, once that is known. None of it changes the output."""
+    """How the workers are to work, once that is known. But for `val_below`, which is the plan's, none changes the output."""
 
     engine: str
     batch_bytes: int
     threads: int
+    val_below: int | None = None  # records whose hash is below it are `val`
     room: Room | None = None  # None: no bounds, for a look at a sample
 
 

@@ -308,7 +308,7 @@ def _messages(worker: WorkerProcess) -> Iterator[Message]:
 def _lost(heard: Advanced, task: Task, receipts: Sequence[Receipt]) -> Advanced:
     """What a worker said it had done but has no receipt for, to be taken back: it will be done again."""
     kept = [receipt for receipt in receipts if receipt.number >= task.first_shard]
-    docs = sum(receipt.docs for receipt in kept) - heard.docs
+    docs = sum(receipt.counts.written for receipt in kept) - heard.docs
     share = docs / max(heard.docs, 1)
     return Advanced(
         input_bytes=int(share * heard.input_bytes),

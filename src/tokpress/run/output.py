@@ -28,6 +28,7 @@ from tokpress.store.manifest import (
     REJECTS,
     SHARDS,
     TOKENIZER,
+    TRAIN,
     Manifest,
     Plan,
     Receipt,
@@ -39,7 +40,7 @@ from tokpress.store.manifest import (
 )
 
 _SHOWN_DIFFERENCES = 10
-Receipts = dict[int, list[Receipt]]  # by unit, in order
+Receipts = dict[int, list[Receipt]]  # by unit, in order; of each number `train` last
 
 
 def check_output(directory: Path) -> None:
@@ -148,25 +149,34 @@ def furnish(directory: Path, files: TokenizerFiles) -> None:
 
 
 def read_receipts(directory: Path) -> Receipts:
-    found: defaultdict[int, list[Receipt]] = defaultdict(list)
+    found: defaultdict[int, dict[tuple[str, int], Receipt]] = defaultdict(dict)
     for path in (directory / SHARDS).glob("*.json"):
         receipt = read_record(path, Receipt)
-        found[receipt.unit].append(receipt)
-    return {unit: _without_gaps(receipts) for unit, receipts in sorted(found.items())}
+        found[receipt.unit][receipt.split, receipt.number] = receipt
+    receipts = {unit: _in_order(numbered) for unit, numbered in sorted(found.items())}
+    return {unit: known for unit, known in receipts.items() if known}
 
 
 def unit_receipts(directory: Path, unit: int) -> list[Receipt]:
     """The receipts of one unit, in order. Looks for their names: to list a store of 100,000 shards takes its time."""
-    found: list[Receipt] = []
-    while (path := directory / SHARDS / f"{shard_name('train', unit, len(found))}.json").is_file():
-        found.append(read_record(path, Receipt))
-    return found
+    found: dict[tuple[str, int], Receipt] = {}
+    number = 0
+    while (path := directory / SHARDS / f"{shard_name(TRAIN, unit, number)}.json").is_file():
+        found[TRAIN, number] = read_record(path, Receipt)
+        for split in found[TRAIN, number].beside:
+            found[split, number] = read_record(directory / SHARDS / f"{shard_name(split, unit, number)}.json", Receipt)
+        number += 1
+    return _in_order(found)
 
 
-def _without_gaps(receipts: list[Receipt]) -> list[Receipt]:
-    """In order (names are not, from shard 1000 on), up to the first that is missing: what comes after is written again."""
-    receipts.sort(key=lambda receipt: receipt.number)
-    return [receipt for number, receipt in enumerate(receipts) if receipt.number == number]
+def _in_order(found: dict[tuple[str, int], Receipt]) -> list[Receipt]:
+    """Number by number, `train` last, up to the first number for which it is missing: what comes after is written again."""
+    receipts: list[Receipt] = []
+    number = 0
+    while (last := found.get((TRAIN, number))) is not None and all((split, number) in found for split in last.beside):
+        receipts += [*(found[split, number] for split in last.beside), last]
+        number += 1
+    return receipts
 
 
 def remaining_tasks(plan: Plan, receipts: Receipts) -> list[Task]:
@@ -184,7 +194,7 @@ def continued(task: Task, receipts: list[Receipt]) -> Task | None:
     last = receipts[-1]
     if last.next_input is None or last.next_position is None:
         return None
-    written = sum(receipt.docs for receipt in receipts if receipt.number >= task.first_shard)
+    written = sum(receipt.counts.written for receipt in receipts if receipt.number >= task.first_shard)
     return replace(
         task,
         first_shard=last.number + 1,

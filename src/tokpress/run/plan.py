@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from tokpress.config import BuildConfig, ReadConfig
+from tokpress.config import BuildConfig, ReadConfig, TemplateConfig
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.run.budget import MIN_BATCH_BYTES
 from tokpress.sources.base import STDIN, Input, open_reader
 from tokpress.store.manifest import FORMAT_VERSION, Plan, Slice
+from tokpress.templates.load import reading
 
 _MAX_FILES_A_UNIT = 10_000
 _FEWEST_UNITS = 64
@@ -25,12 +26,14 @@ _MIN_UNIT_BYTES = 16 * 10**6
 _MAX_UNIT_BYTES = 256 * 10**6
 
 
-def make_plan(inputs: Sequence[Input], config: BuildConfig, info: TokenizerInfo, frame: Frame) -> Plan:
+def make_plan(
+    inputs: Sequence[Input], config: BuildConfig, info: TokenizerInfo, frame: Frame, val_below: int | None = None
+) -> Plan:
     return Plan(
         format_version=FORMAT_VERSION,
         inputs=list(inputs),
-        units=cut_units(inputs, config.store.unit_bytes or default_unit_bytes(inputs), config.read),
-        options=_output_options(config, frame),
+        units=cut_units(inputs, config.store.unit_bytes or default_unit_bytes(inputs), reading(config)),
+        options=_output_options(config, frame, val_below),
         tokenizer=info,
     )
 
@@ -41,7 +44,7 @@ def default_unit_bytes(inputs: Sequence[Input]) -> int:
     return min(max(total // _FEWEST_UNITS, _MIN_UNIT_BYTES), _MAX_UNIT_BYTES)
 
 
-def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
+def _output_options(config: BuildConfig, frame: Frame, val_below: int | None) -> dict[str, Any]:
     """Every option that changes what is written. The engine is none of them: all engines are proved equal."""
     options: dict[str, Any] = {
         "text_field": config.read.text_field,
@@ -55,7 +58,17 @@ def _output_options(config: BuildConfig, frame: Frame) -> dict[str, Any]:
         "eos_id": frame.eos_id,
     }
     options.update(msgspec.to_builtins(config.store))
+    if config.template != TemplateConfig():
+        options["template"] = msgspec.to_builtins(config.template)
+    if config.split.is_used:
+        split = msgspec.to_builtins(config.split) | {"val_below": val_below}
+        options["split"] = {name: value for name, value in split.items() if name != "val_inputs"}  # those are inputs
     return options
+
+
+def val_below_of(plan: Plan) -> int | None:
+    below: int | None = plan.options.get("split", {}).get("val_below")
+    return below
 
 
 def cut_units(inputs: Sequence[Input], unit_bytes: int, read: ReadConfig) -> list[list[Slice]]:

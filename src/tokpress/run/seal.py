@@ -13,17 +13,20 @@ from tokpress.config import BuildConfig
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
 from tokpress.run.output import Receipts
+from tokpress.run.splits import VAL
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import (
     PLAN,
     REJECTS,
     SHARDS,
     TOKENIZER,
+    TRAIN,
     Audit,
     Counts,
     FileEntry,
     Manifest,
     Plan,
+    Receipt,
     Split,
     write_manifest,
 )
@@ -40,9 +43,9 @@ def seal_store(
 ) -> Manifest:
     shards = [receipt for unit in range(len(plan.units)) for receipt in receipts[unit]]
     units = [sum((receipt.counts for receipt in receipts[unit]), Counts()) for unit in range(len(plan.units))]
-    split = Split(
-        docs=sum(receipt.docs for receipt in shards), tokens=sum(receipt.tokens for receipt in shards), shards=shards
-    )
+    asked = {VAL} if config.split.is_used and config.split.split_field is None else set()  # it may have got nothing
+    names = [TRAIN, *sorted(({receipt.split for receipt in shards} | asked) - {TRAIN})]
+    splits = {name: _split([receipt for receipt in shards if receipt.split == name]) for name in names}
     reasons = sum((Counter(receipt.rejects) for receipt in shards), Counter[str]())
     audit_rate = config.check.audit_rate if parity.outcome == "equal" else 0.0
     manifest = Manifest(
@@ -51,7 +54,7 @@ def seal_store(
         bos_id=frame.bos_id,
         eos_id=frame.eos_id,
         special_tokens=config.tokenizer.special_tokens,
-        splits={"train": split},
+        splits=splits,
         units=units,
         totals=sum(units, Counts()),
         rejects=dict(sorted(reasons.items())),
@@ -61,6 +64,18 @@ def seal_store(
         run=run,
     )
     return write_manifest(directory, manifest)
+
+
+def _split(shards: list[Receipt]) -> Split:
+    learned = [receipt.learned for receipt in shards if receipt.learned is not None]
+    return Split(
+        docs=sum(receipt.docs for receipt in shards),
+        tokens=sum(receipt.tokens for receipt in shards),
+        learned=sum(learned) if learned else None,
+        continued=sum(receipt.continued for receipt in shards),
+        truncated=sum(receipt.truncated for receipt in shards),
+        shards=shards,
+    )
 
 
 def _other_files(directory: Path) -> dict[str, FileEntry]:

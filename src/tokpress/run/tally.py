@@ -39,7 +39,7 @@ class Tally:
     def resumed(self, receipts: Iterable[Receipt]) -> None:
         """What an earlier run did counts for the limit of rejects, not for the rates."""
         for receipt in receipts:
-            self._earlier_docs += receipt.docs
+            self._earlier_docs += receipt.counts.written
             self._earlier_rejects += receipt.bad_records
 
     def heard(self, worker: int, advanced: Advanced) -> None:

@@ -18,17 +18,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from tokpress.batches import (
-    EMPTY,
-    Int64s,
-    Reject,
-    TextBatch,
-    TokenBatch,
-    concat_text,
-    preview,
-    string_buffers,
-    text_bytes,
-)
+from tokpress.batches import ON_REQUEST, DocumentBatch, Reject, TextBatch, TokenBatch, concat_text, in_order, text_bytes
 from tokpress.engines.base import Engine, concat_tokens
 from tokpress.engines.framing import frame_for
 from tokpress.engines.load import FAST_KINDS, reference_engine
@@ -51,15 +41,20 @@ from tokpress.run.job import (
     Task,
 )
 from tokpress.run.progress import StageClock
+from tokpress.run.shape import Shaper, first_records
+from tokpress.run.splits import Splitter
 from tokpress.sources.base import Growing, Input, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
 from tokpress.store.manifest import PLAN, Slice
 from tokpress.store.writer import ShardWriter
+from tokpress.templates.base import Rendered, concat_rendered, rejected
+from tokpress.templates.load import reading
 
 _SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
 _SAMPLE_DOC_BYTES = 32 * 1024
 _SHOWN_TOKENS = 12
+_SAMPLE_GROWTH = 16  # times its size that text may have after its template, where a sample is looked at
 _MANY_REJECTS = 1000  # held back; more are told at once, so that a hopeless run stops early
 Say = Callable[[Message], None]
 
@@ -71,6 +66,9 @@ class Worker:
         self._job = job
         self._reference = reference_engine(job.files, job.config.tokenizer.special_tokens)
         self._frame = frame_for(job.config.tokenizer, self._reference.info)
+        self._shaper = Shaper(job, self._frame, self._reference)
+        self._splitter = Splitter(job.config.split, job.inputs, None)
+        self._read = reading(job.config)
         self._engine: Engine = self._reference
         self._auditor: Auditor | None = None
         self._profile = cProfile.Profile() if job.config.resources.profile else None
@@ -83,7 +81,13 @@ class Worker:
         alone."""
         job = self._job
         sample = list(
-            sample_texts(job.inputs, job.config.read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES)
+            sample_texts(
+                job.inputs,
+                self._read,
+                total_bytes=_SAMPLE_BYTES,
+                max_doc_bytes=_SAMPLE_DOC_BYTES,
+                text_of=lambda batch: self._shaper.render(batch, _SAMPLE_BYTES).batch.text,
+            )
         )
         sample = sample[len(sample) * attempt // 2 :]
         self._engine, parity = choose_engine(job.files, job.config.tokenizer, self._reference, sample, part)
@@ -112,6 +116,7 @@ class Worker:
     def configure(self, settings: Settings) -> None:
         config = self._job.config
         self._settings = settings
+        self._splitter = Splitter(config.split, self._job.inputs, settings.val_below)
         if self._engine.name != settings.engine:
             self._engine = engine_named(settings.engine, self._job.files, config.tokenizer, self._reference)
         self._gate = Gate(self._job.directory / PLAN, settings.room) if settings.room else None
@@ -141,11 +146,12 @@ class Worker:
         clock, cpu = StageClock(), process_time()
         writer = ShardWriter(
             self._job.directory,
-            split="train",
             unit=task.unit,
             shard_bytes=self._job.config.store.shard_bytes,
             first_shard=task.first_shard,
+            splits=self._splitter.names,
             keep=self._job.config.read.keep,
+            masks=self._job.config.template.has_mask,
         )
         left = task.limit
         try:
@@ -153,17 +159,26 @@ class Worker:
             for batch in coalesce(self._batches(task), self._settings.batch_bytes):
                 clock.start("encode")
                 clock.move(batch.parse_seconds, "read", "parse")
-                batch = self._usable(batch, task, left)
-                left = None if left is None else left - len(batch)
-                self._wait_for_room(batch)
-                tokens = self._encode(batch, task, say)
-                clock.start("audit")
-                audited = self._auditor.check(batch, tokens) if self._auditor else None
-                clock.start("write")
-                framed = self._frame.apply(tokens)
-                write_batch(writer, batch, framed, audited)
-                say(_advanced(batch, framed))
-                del batch, tokens, framed  # before the next batch is read: two large ones need not fit
+                batch = self._splitter.mark(self._usable(batch, task))
+                while left != 0:
+                    self._wait_for_room(batch)
+                    rendered, tokens = self._encode(batch, task, say)
+                    rest = batch.part(rendered.taken) if rendered.taken < len(batch) else None
+                    del batch
+                    clock.start("audit")
+                    audited = self._auditor.check(rendered.batch, tokens) if self._auditor else None
+                    clock.start("write")
+                    docs, rejects = self._shaper.shape(rendered, tokens, audited)
+                    if left is not None:
+                        docs, rejects = first_records(docs, rejects, left)
+                        left -= docs.records
+                    write_batch(writer, docs, rejects)
+                    say(_advanced(rendered.batch, docs, rejects))
+                    del rendered, tokens, docs  # before the next batch is read: two large ones need not fit
+                    if rest is None:
+                        break
+                    batch = rest
+                    clock.start("encode")
                 if self._gate:
                     self._gate.leave()
                 if left == 0:
@@ -187,22 +202,19 @@ class Worker:
         for slices in units[:: max(len(units) // 8, 1)]:
             budget = max_bytes // min(len(units), 8)
             for batch in coalesce(self._batches(Task(unit=0, slices=slices)), self._settings.batch_bytes):
-                part = _advanced(batch, self._frame.apply(self._engine.encode(batch.text)))
+                rendered = self._shaper.render(batch, batch.text_bytes * _SAMPLE_GROWTH)
+                docs, rejects = self._shaper.shape(rendered, self._engine.encode(rendered.batch.text))
+                part = _advanced(rendered.batch, docs, rejects)
                 total += part
                 budget -= part.input_bytes
                 if budget <= 0:
                     break
         return total
 
-    def _usable(self, batch: TextBatch, task: Task, left: int | None) -> TextBatch:
+    def _usable(self, batch: TextBatch, task: Task) -> TextBatch:
         """The batch without what is not to be encoded."""
-        batch = set_aside(
-            batch, task.quarantined, "the tokenizer did not survive this document, alone, twice", self._job.inputs
-        )
-        if self._job.config.read.drop_empty:
-            empty = np.flatnonzero(np.diff(string_buffers(batch.text)[0]) == 0)
-            batch = set_aside(batch, {place(batch, i): EMPTY for i in empty.tolist()}, "no text", self._job.inputs)
-        return batch if left is None else first_docs(batch, left)
+        detail = "the tokenizer did not survive this document, alone, twice"
+        return set_aside(batch, task.quarantined, detail, self._job.inputs)
 
     def _batches(self, task: Task) -> Iterator[TextBatch]:
         """What is left of the unit. Its slices are in order, so those before `start` are done."""
@@ -214,9 +226,7 @@ class Worker:
                 start = max(start, task.start[1])
             source = self._job.inputs[piece.input]
             check_unchanged(source)
-            reader = open_reader(
-                source, piece.input, self._job.config.read, self._settings.batch_bytes, self._growing(source)
-            )
+            reader = open_reader(source, piece.input, self._read, self._settings.batch_bytes, self._growing(source))
             yield from reader.read(start, piece.stop)
 
     def _growing(self, source: Input) -> Growing | None:
@@ -229,62 +239,50 @@ class Worker:
             need = READ_COST * batch.text_bytes + self._engine.memory_for(batch.text)
             self._gate.wait_for(need, self._job.inputs[batch.sources[-1]].path)
 
-    def _encode(self, batch: TextBatch, task: Task, say: Say) -> TokenBatch:
-        """Announces what is about to be encoded, so that it is known if this process does not survive it."""
+    def _encode(self, batch: TextBatch, task: Task, say: Say) -> tuple[Rendered, TokenBatch]:
+        """The first documents of a batch, rendered and encoded. Announces which, so that it is known if this process does
+        not survive it."""
         if not len(batch):
-            return self._engine.encode(batch.text)
+            return self._shaper.render(batch, 1), self._engine.encode(batch.text)
         first, last = place(batch, 0), place(batch, len(batch) - 1)
         if task.careful is None or task.careful[1] < first or last < task.careful[0]:
             say(Encoding(first, last, batch.text_bytes))
-            return self._engine.encode(batch.text, threads=self._settings.threads)
+            rendered = self._shaper.render(batch, 2 * self._settings.batch_bytes)
+            if rendered.batch.text is not batch.text:
+                self._wait_for_room(rendered.batch)
+            return rendered, self._engine.encode(rendered.batch.text, threads=self._settings.threads)
         parts = []
         for i in range(len(batch)):
-            text = batch.text[i : i + 1]
-            say(Encoding(place(batch, i), place(batch, i), text_bytes(text)))
-            parts.append(self._engine.encode(text))
-        return concat_tokens(parts)
+            say(Encoding(place(batch, i), place(batch, i), text_bytes(batch.text[i : i + 1])))
+            rendered = self._shaper.render(batch.part(i, i + 1), 1)
+            parts.append((rendered, self._engine.encode(rendered.batch.text)))
+        one = concat_rendered([rendered for rendered, _ in parts])
+        one = replace(one, batch=replace(one.batch, rejects=in_order([*batch.rejects, *one.batch.rejects])))
+        return one, concat_tokens([tokens for _, tokens in parts])
 
 
 def place(batch: TextBatch, i: int) -> Place:
     return int(batch.sources[i]), int(batch.positions[i])
 
 
-def write_batch(writer: ShardWriter, batch: TextBatch, tokens: TokenBatch, audited: Int64s | None) -> None:
+def write_batch(writer: ShardWriter, docs: DocumentBatch, rejects: list[Reject]) -> None:
     """Appends a batch, closing shards on the way.
 
     A full shard is closed when the next document comes: only then is it known where its unit goes on.
     """
     written = 0
-    rejects = batch.rejects
-    while written < len(tokens):
+    while written < len(docs):
         if writer.is_full:
-            here = place(batch, written)
+            here = int(docs.sources[written]), int(docs.positions[written])
             before = [reject for reject in rejects if (reject.input, reject.position) < here]
             rejects = rejects[len(before) :]
             writer.reject(before)
             writer.close_shard(here)
-        rest = _from(tokens, written)
-        stop = written + writer.docs_that_fit(rest)
-        writer.append(
-            _first(rest, stop - written),
-            batch.positions[written:stop],
-            batch.sources[written:stop],
-            audited=0 if audited is None else int(np.searchsorted(audited, [written, stop]) @ [-1, 1]),
-            kept=None if batch.kept is None else batch.kept[written:stop],
-        )
-        written = stop
+        rest = docs.part(written, len(docs)) if written else docs
+        fitting = writer.docs_that_fit(rest)
+        writer.append(rest.part(0, fitting) if fitting < len(rest) else rest)
+        written += fitting
     writer.reject(rejects)
-
-
-def _from(tokens: TokenBatch, doc: int) -> TokenBatch:
-    if not doc:
-        return tokens
-    start = int(tokens.ends[doc - 1])
-    return TokenBatch(tokens.ids[start:], tokens.ends[doc:] - start)
-
-
-def _first(tokens: TokenBatch, docs: int) -> TokenBatch:
-    return TokenBatch(tokens.ids[: int(tokens.ends[docs - 1])], tokens.ends[:docs])
 
 
 def set_aside(batch: TextBatch, reasons: Mapping[Place, str], detail: str, inputs: Sequence[Input]) -> TextBatch:
@@ -294,28 +292,8 @@ def set_aside(batch: TextBatch, reasons: Mapping[Place, str], detail: str, input
     culprits = [i for i in range(len(batch)) if place(batch, i) in reasons]
     if not culprits:
         return batch
-    rejects = batch.rejects + [
-        Reject(
-            source=inputs[place(batch, i)[0]].path,
-            input=place(batch, i)[0],
-            position=place(batch, i)[1],
-            reason=reasons[place(batch, i)],
-            detail=detail,
-            preview=preview(batch.text[i].as_buffer().to_pybytes()),
-        )
-        for i in culprits
-    ]
-    rejects.sort(key=lambda reject: (reject.input, reject.position))
-    return batch.only(np.delete(np.arange(len(batch)), culprits), rejects)
-
-
-def first_docs(batch: TextBatch, docs: int) -> TextBatch:
-    """The first documents of a batch, and of its rejects those that stand before the last of them."""
-    if len(batch) <= docs:
-        return batch
-    last = place(batch, docs - 1) if docs else (-1, -1)
-    rejects = [reject for reject in batch.rejects if (reject.input, reject.position) < last]
-    return batch.only(np.arange(docs), rejects)
+    found = rejected(batch, {i: (reasons[place(batch, i)], detail) for i in culprits}, inputs)
+    return batch.only(np.delete(np.arange(len(batch)), culprits), in_order([*batch.rejects, *found]))
 
 
 def coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch]:
@@ -335,12 +313,13 @@ def coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch
         yield concat_text(held)
 
 
-def _advanced(batch: TextBatch, tokens: TokenBatch) -> Advanced:
+def _advanced(batch: TextBatch, docs: DocumentBatch, rejects: list[Reject]) -> Advanced:
+    bad = [reject for reject in rejects if reject.reason not in ON_REQUEST]
     return Advanced(
         input_bytes=batch.input_bytes,
         text_bytes=batch.text_bytes,
-        docs=len(tokens),
-        tokens=len(tokens.ids),
-        rejects=sum(reject.records for reject in batch.rejects if reject.reason != EMPTY),
-        examples=[reject for reject in batch.rejects[:3] if reject.reason != EMPTY],
+        docs=docs.records,
+        tokens=len(docs.tokens.ids),
+        rejects=sum(reject.records for reject in bad),
+        examples=bad[:3],
     )

@@ -58,8 +58,8 @@ class ArrowReader(RowReader):
     ) -> Iterator[Rows | LostRows]:
         self.check_columns(batch.schema)
         try:
-            for path in (self.path, *self.keep.values()):
-                batch.column(path[0]).validate()  # what slicing relies on; the rows are checked with each slice
+            for name in self.column_names(batch.schema):
+                batch.column(name).validate()  # what slicing relies on; the rows are checked with each slice
         except pa.ArrowInvalid as error:
             yield LostRows(row + first, last - first, f"corrupt rows: {error}", input_bytes)
             return

@@ -30,6 +30,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     compression: str | None = None
     size: int  # bytes as stored
     mtime_ns: int
+    split: str | msgspec.UnsetType = msgspec.UNSET  # that all its records belong to
 
     @property
     def has_rows(self) -> bool:

@@ -125,8 +125,10 @@ def _describe(path: str, config: ReadConfig) -> Input:
         raise UsageError(f"--separator is for plain text, but {path} is {kind}. Leave it out or add --format text.")
     if config.separator:
         kind = "text"
-    if config.keep and kind in ("text", "lines"):
-        raise UsageError(f"--keep is for records with fields, but {path} is plain text. Leave it out.")
+    if (config.keep or config.required or config.kind != "text") and kind in ("text", "lines"):
+        raise UsageError(
+            f"--keep is for records with fields, as are templates and --split-field, but {path} is plain text. Leave it out."
+        )
     if compression and kind not in _STREAMS:
         raise UsageError(f"{path}: {kind} files are compressed inside, not as a whole. Unpack it first.")
     if path == STDIN:

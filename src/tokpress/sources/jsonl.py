@@ -33,7 +33,7 @@ class JsonlReader(StreamReader):
         self, source: Input, index: int, config: ReadConfig, batch_bytes: int, growing: Growing | None = None
     ) -> None:
         super().__init__(source, index, config, batch_bytes, growing)
-        self._fields = JsonFields(config.field_path, config.keep)
+        self._fields = JsonFields(config)
 
     def pieces(self, stream: ByteStream, start: int, stop: int | None) -> Iterator[Piece]:
         return read_lines(stream, start, stop, self.chunk_bytes, self.max_bytes, self.growing)

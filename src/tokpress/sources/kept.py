@@ -58,6 +58,26 @@ def column_as_text(column: pa.Array) -> pa.Array:
     return pa.array([value_as_text(value) for value in column.to_pylist()], pa.large_string())
 
 
+def column_as_json(column: pa.Array) -> pa.Array:
+    """Values of any type as JSON; text is taken for JSON already. What is null inside an object is left out: a table gives
+    every object the fields of all of them. Raises ArrowInvalid if the column is corrupt."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_nested(column.type):
+        return column_as_text(column)
+    column.validate(full=True)
+    values = (None if value is None else msgspec.json.encode(_without_nulls(value)) for value in column.to_pylist())
+    return pa.array(values, pa.large_binary())
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_nulls(inner) for inner in value]
+    return value
+
+
 def sound_bytes(column: pa.Array) -> pa.Array:
     """The column with text seen as bytes (else it would be checked for UTF-8 as well) and all its offsets and indices
     checked: Arrow takes those in a file on trust. Raises ArrowInvalid."""

@@ -95,8 +95,9 @@ class ParquetReader(RowReader):
             yield LostRows(lost, stop - lost, message, int(bytes_a_row * (stop - lost)))
 
     @property
-    def _columns(self) -> list[str]:
-        return [".".join(path) for path in (self.path, *self.keep.values())]
+    def _columns(self) -> list[str] | None:
+        """None: all of them."""
+        return [".".join(path) for path in self.paths] if self.path else None
 
     def _rows_a_slice(self, file: pq.ParquetFile, group: int) -> int:
         metadata = file.metadata.row_group(group)
@@ -116,6 +117,6 @@ class ParquetReader(RowReader):
         metadata = file.metadata.row_group(group)
         size = 0
         for i, leaf in enumerate(file.schema):
-            if any(f"{leaf.path}.".startswith(f"{name}.") for name in self._columns):
+            if self._columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in self._columns):
                 size += int(metadata.column(i).total_uncompressed_size)
         return max(size, 1)

@@ -19,14 +19,16 @@ from tokpress.batches import DAMAGED_INPUT, MISSING_FIELD, TOO_LARGE, Int64s, Re
 from tokpress.config import ReadConfig, split_path
 from tokpress.errors import InputError
 from tokpress.sources.base import BatchMaker, Growing, Input, empty_text, is_valid_utf8
-from tokpress.sources.kept import column_as_text, sound_bytes
+from tokpress.sources.kept import column_as_json, column_as_text, sound_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A slice of the table: the text column and those of --keep, already taken out of their structs."""
+    """A slice of the table: the columns that must hold text, the main one first, and those of --keep, already taken out
+    of their structs."""
 
     column: pa.Array
+    required: list[pa.Array]
     kept: list[pa.Array]
     first: int  # row number of column[0]
     input_bytes: int  # of the file, for progress
@@ -51,7 +53,10 @@ class RowReader(ABC):
         self.source = source
         self.maker = BatchMaker(source, index)
         self.path = config.field_path
+        self.kind = config.kind
+        self.required = {name: split_path(name) for name in config.required}
         self.keep = {name: split_path(name) for name in config.keep}
+        self.optional = {split_path(name) for name in config.optional}
         self.max_bytes = config.max_doc_bytes
         self.batch_bytes = batch_bytes
         self.growing = growing
@@ -84,21 +89,25 @@ class RowReader(ABC):
 
     def _batches_of(self, rows: Rows) -> Iterator[TextBatch]:
         try:
-            column = sound(rows.column)
+            column = sound(rows.column if self.kind == "text" else column_as_json(rows.column))
+            required = [sound(other) for other in rows.required]
             kept = [column_as_text(other) for other in rows.kept]
         except pa.ArrowException as error:
             yield from self._lost(LostRows(rows.first, len(rows.column), f"corrupt rows: {error}", rows.input_bytes))
             return
+        names = [*self.required, *self.keep]
         for first, last in self._cut(column):
-            text, positions, rejects = self._checked(_as_bytes(column[first:last]), rows.first + first)
+            columns = [_as_bytes(other[first:last]) for other in (column, *required)]
+            texts, positions, rejects = self._checked(columns, rows.first + first)
             good = pa.array(positions - rows.first)
+            beside = [*texts[1:], *(other.take(good) for other in kept)]
             yield self.maker.batch(
-                text,
+                texts[0],
                 positions,
                 rejects,
                 next_position=rows.first + last,
                 input_bytes=rows.input_bytes * (last - first) // len(column),
-                kept=pa.record_batch([other.take(good) for other in kept], names=list(self.keep)) if kept else None,
+                kept=pa.record_batch(beside, names=names) if beside else None,
             )
 
     def _cut(self, column: pa.Array) -> Iterator[tuple[int, int]]:
@@ -111,40 +120,50 @@ class RowReader(ABC):
             yield first, last
             first = last
 
-    def _checked(self, text: pa.LargeBinaryArray, first_row: int) -> tuple[pa.LargeStringArray, Int64s, list[Reject]]:
-        rows = np.arange(first_row, first_row + len(text), dtype=np.int64)
-        sizes = _sizes(text)
-        if not text.null_count and not (sizes > self.max_bytes).any():
-            valid = text.view(pa.large_string())
-            if is_valid_utf8(valid):
+    def _checked(
+        self, columns: list[pa.LargeBinaryArray], first_row: int
+    ) -> tuple[list[pa.LargeStringArray], Int64s, list[Reject]]:
+        """The texts of the good rows, a column for each field that must hold text."""
+        rows = np.arange(first_row, first_row + len(columns[0]), dtype=np.int64)
+        sizes = np.sum([_sizes(column) for column in columns], axis=0)
+        if not any(column.null_count for column in columns) and not (sizes > self.max_bytes).any():
+            valid = [column.view(pa.large_string()) for column in columns]
+            if all(map(is_valid_utf8, valid)):
                 return valid, rows, []
         rejects = []
-        good = np.zeros(len(text), bool)
+        good = np.zeros(len(rows), bool)
         for i, row in enumerate(rows.tolist()):  # one by one, but only where something is bad
             size = int(sizes[i])
-            if not text[i].is_valid:
-                detail = f"column {'.'.join(self.path)!r} is null in this row"
+            values = [column[i : i + 1] for column in columns]
+            missing = next((k for k, value in enumerate(values) if value.null_count), None)
+            if missing is not None:
+                detail = f"column {['.'.join(self.path), *self.required][missing]!r} is null in this row"
                 rejects.append(self.maker.reject(row, MISSING_FIELD, detail))
             elif size > self.max_bytes:
                 detail = f"the text has {size:,} bytes, the limit is {self.max_bytes:,}; raise it with --max-doc-bytes"
                 rejects.append(self.maker.reject(row, TOO_LARGE, detail))
-            elif not is_valid_utf8(text[i : i + 1].view(pa.large_string())):
-                rejects.append(self.maker.invalid_utf8(row, text[i].as_py()))
+            elif not all(is_valid_utf8(value.view(pa.large_string())) for value in values):
+                bad = next(value for value in values if not is_valid_utf8(value.view(pa.large_string())))
+                rejects.append(self.maker.invalid_utf8(row, bad[0].as_py()))
             else:
                 good[i] = True
-        return text.filter(pa.array(good)).view(pa.large_string()), rows[good], rejects
+        return [column.filter(pa.array(good)).view(pa.large_string()) for column in columns], rows[good], rejects
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raises InputError unless the text and the kept fields are there, and the text is text."""
-        kind = self._type_at(schema, self.path, "--text-field")
-        value = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not _is_text(value):
-            raise InputError(
-                f"{self.source.path}: column {'.'.join(self.path)!r} holds {kind}, not text. "
-                f"Columns: {', '.join(schema.names)}. Choose one with --text-field."
-            )
+        option = {"text": "--prompt-field" if self.required else "--text-field", "json": "--messages-field"}
+        texts = {self.path: option.get(self.kind, "")} | dict.fromkeys(self.required.values(), "--completion-field")
+        for path, name in texts.items():
+            kind = self._type_at(schema, path, name)
+            value = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if not _is_text(value) and (path != self.path or self.kind == "text"):
+                raise InputError(
+                    f"{self.source.path}: column {'.'.join(path)!r} holds {kind}, not text. "
+                    f"Columns: {', '.join(schema.names)}. Choose one with {name}."
+                )
         for path in self.keep.values():
-            self._type_at(schema, path, "--keep")
+            if path not in self.optional or path[0] in schema.names:
+                self._type_at(schema, path, "--keep")
 
     def _type_at(self, schema: pa.Schema, path: tuple[str, ...], option: str) -> pa.DataType:
         try:
@@ -165,8 +184,18 @@ class RowReader(ABC):
 
     def rows(self, batch: pa.RecordBatch, start: int, stop: int, *, first_row: int, input_bytes: int) -> Rows:
         """Rows start..stop of a record batch whose first row is `first_row`."""
-        text, *kept = (_column_at(batch, path)[start:stop] for path in (self.path, *self.keep.values()))
-        return Rows(text, kept, first_row + start, input_bytes)
+        text, *others = (_column_at(batch, path)[start:stop] for path in self.paths)
+        required, kept = others[: len(self.required)], others[len(self.required) :]
+        return Rows(text, required, kept, first_row + start, input_bytes)
+
+    @property
+    def paths(self) -> list[tuple[str, ...]]:
+        """Of all columns that are read; the empty one stands for the whole row."""
+        return [self.path, *self.required.values(), *self.keep.values()]
+
+    def column_names(self, schema: pa.Schema) -> list[str]:
+        """The columns of a file that are read, without the fields inside them."""
+        return [name for name in schema.names if not self.path or any(path[0] == name for path in self.paths)]
 
     def raise_if_io(self, error: Exception) -> None:
         """An error of the disk is not a bad file: Arrow reports its own findings without an errno."""
@@ -177,6 +206,10 @@ class RowReader(ABC):
 
 
 def _column_at(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    if not path:
+        return batch.to_struct_array()
+    if path[0] not in batch.schema.names:  # it is optional, or would have been reported
+        return pa.nulls(batch.num_rows, pa.large_string())
     column = batch.column(path[0])
     return pc.struct_field(column, list(path[1:])) if path[1:] else column
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import string_buffers, text_bytes
+from tokpress.batches import TextBatch, string_buffers, text_bytes
 from tokpress.config import ReadConfig
 from tokpress.sources.base import STDIN, Input, Reader, open_reader
 from tokpress.sources.compression import standard_input
@@ -29,33 +29,41 @@ Place = tuple[Reader, int, int | None]  # where to read from, and where the next
 
 
 def sample_texts(
-    inputs: Sequence[Input], config: ReadConfig, *, total_bytes: int, max_doc_bytes: int | None = None
+    inputs: Sequence[Input],
+    config: ReadConfig,
+    *,
+    total_bytes: int,
+    max_doc_bytes: int | None = None,
+    text_of: Callable[[TextBatch], pa.LargeStringArray] = lambda batch: batch.text,
 ) -> Iterator[pa.LargeStringArray]:
     """Arrays of documents, about `total_bytes` in all, none twice. Longer documents than `max_doc_bytes` are cut to their
-    head."""
+    head. `text_of` makes text of a batch, where that takes more than to read it."""
     with tempfile.TemporaryDirectory(prefix="tokpress-") as scratch:
         places = _places([_readable_twice(source, Path(scratch)) for source in inputs], config)
         for number, place in enumerate(places):
             if total_bytes <= 0:
                 return
             budget = total_bytes // (len(places) - number)  # what one place lacks, the later ones share
-            for text in _texts_at(place, budget, max_doc_bytes):
+            for text in _texts_at(place, budget, max_doc_bytes, text_of):
                 total_bytes -= text_bytes(text)
                 yield text
 
 
-def _texts_at(place: Place, budget: int, max_doc_bytes: int | None) -> Iterator[pa.LargeStringArray]:
+def _texts_at(
+    place: Place, budget: int, max_doc_bytes: int | None, text_of: Callable[[TextBatch], pa.LargeStringArray]
+) -> Iterator[pa.LargeStringArray]:
     reader, start, stop = place
     read_bytes = 0
     max_read_bytes = 8 * budget + _SEARCH_BYTES
     for batch in reader.read(start, stop):
         read_bytes += batch.input_bytes
-        text = _heads(batch.text, max_doc_bytes) if max_doc_bytes else batch.text
+        whole = text_of(batch)
+        text = _heads(whole, max_doc_bytes) if max_doc_bytes else whole
         text = _take_bytes(text, budget)
         budget -= text_bytes(text)
         if len(text):
             yield text
-        if budget <= 0 or len(text) < len(batch.text) or read_bytes > max_read_bytes:
+        if budget <= 0 or len(text) < len(whole) or read_bytes > max_read_bytes:
             return
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from tokpress.batches import EMPTY
+from tokpress.batches import ON_REQUEST
 from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.parity import Parity
@@ -34,7 +34,9 @@ REJECTS = "rejects"
 TOKENIZER = "tokenizer"
 PACKS = "packs"  # plans for packing; each is sealed by itself
 SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
+MASK = "mask"  # and this one, if a part of the documents is learned
 KEPT = "docs.parquet"  # and this one, with --keep
+TRAIN = "train"  # the split that every store has; its receipts speak for those of the others
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]  # beyond any real store, and sums of them fit into 64 bits
@@ -82,8 +84,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: TokenizerInfo
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard, finished. `next_input` and `next_position` say where its unit goes on; None: it was the unit's last."""
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One shard, finished. `next_input` and `next_position` say where its unit goes on; None: it was the unit's last.
+
+    Shards of several splits with the same unit and number end at the same place of the input. Of these the one of `train`
+    has the rejects, names the others (`beside`), and its receipt is written last: where it is, all are.
+    """
 
     split: str
     unit: Count
@@ -91,13 +97,17 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     docs: Count
     tokens: Count
     max_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**32)]  # -1 if there are no tokens
-    files: dict[str, FileEntry]  # by extension: bin, ends, pos; with --keep, docs.parquet
+    files: dict[str, FileEntry]  # by extension: bin, ends, pos; with masks, mask; with --keep, docs.parquet
     sources: list[tuple[Count, Count]]  # runs of documents: (input, how many)
     counts: Counts  # of the records read since the shard before
     rejects: dict[str, Count]  # those among them that were rejected, by reason; listed in `rejects_name`
     audited: Count  # documents that the reference encoded too
     next_input: Count | None
     next_position: Count | None
+    beside: tuple[str, ...] = ()  # splits that have a shard with this unit and number, too
+    continued: Count = 0  # documents that go on with the record of the one before: written + continued = docs
+    truncated: Count = 0  # records that lost their end to --max-length
+    learned: Count | None = None  # tokens that the mask marks
 
     @property
     def name(self) -> str:
@@ -105,17 +115,20 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bad_records(self) -> int:
-        """Rejects that count for `--max-rejects`: an empty document that was left out on request is none."""
-        return self.counts.rejected - self.rejects.get(EMPTY, 0)
+        """Rejects that count for `--max-rejects`: a document that was left out on request is none."""
+        return self.counts.rejected - sum(self.rejects.get(reason, 0) for reason in ON_REQUEST)
 
     def path(self, extension: str) -> str:
         """One of its files, by its path inside the store; "json" is the receipt itself."""
         return f"{SHARDS}/{self.name}.{extension}"
 
 
-class Split(msgspec.Struct, frozen=True, kw_only=True):
+class Split(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     docs: Count
     tokens: Count
+    learned: Count | None = None  # tokens that the masks mark
+    continued: Count = 0  # documents that go on with the record of the one before
+    truncated: Count = 0  # records that lost their end to --max-length
     shards: list[Receipt]
 
 
@@ -177,8 +190,12 @@ def verify_hint(store: Path) -> str:
 
 
 def fingerprint(manifest: Manifest) -> str:
+    covered = ("bin", "ends", MASK)  # a mask, where there is one
     tokens = {
-        name: [(receipt.docs, receipt.files["bin"].xxh3, receipt.files["ends"].xxh3) for receipt in split.shards]
+        name: [
+            (receipt.docs, *(receipt.files[file].xxh3 for file in covered if file in receipt.files))
+            for receipt in split.shards
+        ]
         for name, split in manifest.splits.items()
     }
     frame = (manifest.dtype, manifest.bos_id, manifest.eos_id, manifest.special_tokens)

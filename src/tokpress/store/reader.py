@@ -112,6 +112,12 @@ class Store:
         start = int(shard.ends[k - 1]) if k else 0
         return shard.ids[start : int(shard.ends[k])]
 
+    def mask(self, i: int) -> npt.NDArray[np.uint8] | None:
+        """Of each token of document i whether it is learned, 0 or 1; None if the store has no masks."""
+        shard, k = self._locate(i)
+        start = int(shard.ends[k - 1]) if k else 0
+        return None if shard.mask is None else shard.mask[start : int(shard.ends[k])]
+
     def tokens(self, start: int, stop: int) -> Ids:
         """The ids [start, stop) of all documents end to end; a view where they lie in one shard."""
         if not 0 <= start <= stop <= self.num_tokens:
@@ -211,10 +217,13 @@ class Store:
         return self.engine.decode(ids)
 
     def text(self, i: int) -> str:
-        """Document i as text, without the BOS and EOS that the build added."""
-        ids = self.doc(i)
-        begin = int(self.manifest.bos_id is not None)
-        return self.decode(ids[begin : len(ids) - int(self.manifest.eos_id is not None)])
+        """Document i as text, without the BOS and EOS that the build added. One that was cut to a length may have neither."""
+        ids, manifest = self.doc(i), self.manifest
+        if len(ids) and manifest.bos_id is not None and ids[0] == manifest.bos_id:
+            ids = ids[1:]
+        if len(ids) and manifest.eos_id is not None and ids[-1] == manifest.eos_id:
+            ids = ids[:-1]
+        return self.decode(ids)
 
     def verify(self) -> Report:
         from tokpress.store.verify import verify_store

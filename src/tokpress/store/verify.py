@@ -21,10 +21,12 @@ from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import (
     KEPT,
     MANIFEST,
+    MASK,
     PLAN,
     REJECTS,
     SHARDS,
     TOKENIZER,
+    TRAIN,
     Counts,
     FileEntry,
     Manifest,
@@ -160,12 +162,12 @@ class _Check:
         receipt_name, bin_name, ends_name = (receipt.path(extension) for extension in ("json", "bin", "ends"))
         if receipt_name in self.sound and (self.directory / receipt_name).read_bytes() != encode(receipt):
             yield Problem(receipt_name, "differs from what the manifest says of this shard")
-        if receipt.counts.written != receipt.docs:
+        if receipt.counts.written + receipt.continued != receipt.docs:
             yield Problem(receipt_name, "counts other documents than it holds")
         if sum(docs for _, docs in receipt.sources) != receipt.docs:
             yield Problem(receipt_name, "the documents of its sources do not add up")
         rejects_file = f"{REJECTS}/{rejects_name(receipt.unit, receipt.number)}"
-        listed = self._rejects(rejects_file)
+        listed = self._rejects(rejects_file) if receipt.split == TRAIN else Counter[str]()
         if listed is not None and dict(listed) != receipt.rejects:
             yield Problem(rejects_file, f"holds {dict(listed)}, but its shard's receipt says {receipt.rejects}")
         elif listed is None and rejects_file in self.sound:
@@ -181,6 +183,12 @@ class _Check:
             return
         if KEPT in receipt.files:
             yield from self._kept(receipt)
+        if shard.mask is not None or receipt.learned is not None:
+            yield from _mask_problems(receipt, shard)
+        if _continued(receipt, shard) != receipt.continued:
+            yield Problem(
+                receipt.path("pos"), f"does not show the {receipt.continued:,} continued records of its receipt"
+            )
         ends = shard.ends
         if (ends[-1] if len(ends) else 0) != len(shard.ids):
             yield Problem(ends_name, f"does not close: the last document should end at token {len(shard.ids):,}")
@@ -207,13 +215,39 @@ class _Check:
         for name, split in self.manifest.splits.items():
             docs = sum(receipt.docs for receipt in split.shards)
             tokens = sum(receipt.tokens for receipt in split.shards)
+            learned = sum(receipt.learned or 0 for receipt in split.shards)
+            pieces = (
+                sum(receipt.continued for receipt in split.shards),
+                sum(receipt.truncated for receipt in split.shards),
+            )
+            if (learned, *pieces) != (split.learned or 0, split.continued, split.truncated):
+                yield Problem(MANIFEST, f"split {name} does not add up: learned tokens, continued or truncated records")
             if (docs, tokens) != (split.docs, split.tokens):
                 yield Problem(
                     MANIFEST,
                     f"split {name} does not add up: its shards hold {docs:,} documents and {tokens:,} tokens, "
                     f"not {split.docs:,} and {split.tokens:,}",
                 )
-            yield from self._chain(name, split.shards)
+            yield from self._chain(name, split.shards) if name == TRAIN else self._beside(name, split.shards)
+        if TRAIN not in self.manifest.splits:
+            yield Problem(MANIFEST, f"has no split {TRAIN!r}, which says where its units end")
+        for receipt in self.shards:
+            if receipt.beside and receipt.split != TRAIN:
+                yield Problem(receipt.path("json"), f"names shards beside it, which only one of {TRAIN!r} does")
+
+    def _beside(self, split: str, shards: list[Receipt]) -> Iterator[Problem]:
+        """The shards of another split are those that the shards of `train` name, and end where they do."""
+        train = self.manifest.splits[TRAIN].shards if TRAIN in self.manifest.splits else []
+        expected = [
+            (receipt.unit, receipt.number, receipt.next_input, receipt.next_position)
+            for receipt in train
+            if split in receipt.beside
+        ]
+        found = [(receipt.unit, receipt.number, receipt.next_input, receipt.next_position) for receipt in shards]
+        if found != expected:
+            yield Problem(
+                MANIFEST, f"the shards of split {split} are not those that the shards of {TRAIN} say there are"
+            )
 
     def _chain(self, split: str, shards: list[Receipt]) -> Iterator[Problem]:
         """Shards stand in order and none is left out: each receipt says whether its unit goes on."""
@@ -287,3 +321,22 @@ class _Check:
                 yield Problem(TOKENIZER, "its files are not those of the tokenizer that the manifest names")
         if fingerprint(self.manifest) != self.manifest.fingerprint:
             yield Problem(MANIFEST, "its fingerprint is not that of the tokens it lists")
+
+
+def _mask_problems(receipt: Receipt, shard: Shard) -> Iterator[Problem]:
+    """A mask holds 0 and 1, and as many of these as its receipt says. That there is one for each token, its size says."""
+    name = receipt.path(MASK)
+    if shard.mask is None or receipt.learned is None:
+        yield Problem(name, "a mask and the number of learned tokens go together: one of them is missing")
+    elif len(shard.mask) and shard.mask.max() > 1:
+        yield Problem(name, f"holds {shard.mask.max()}, but a mask is made of 0 and 1")
+    elif int(np.count_nonzero(shard.mask)) != receipt.learned:
+        yield Problem(name, f"marks {np.count_nonzero(shard.mask):,} tokens, its receipt says {receipt.learned:,}")
+
+
+def _continued(receipt: Receipt, shard: Shard) -> int:
+    """Documents that come from the same place as the one before: a record that was split."""
+    same = shard.positions[1:] == shard.positions[:-1]
+    borders = np.cumsum([docs for _, docs in receipt.sources], dtype=np.int64)[:-1]  # where another input begins
+    same[borders[(borders > 0) & (borders <= len(same))] - 1] = False
+    return int(np.count_nonzero(same))

@@ -1,8 +1,9 @@
-"""Token batches -> shards.
+"""Document batches -> shards.
 
-In: documents and rejects of one unit and split, in order. Out: `.bin`, `.ends`, `.pos`, with --keep `.docs.parquet`, the
-rejects, and a receipt for each shard. A shard ends with the document that fills it, so its bounds depend on the documents
-alone and not on how they were batched.
+In: documents and rejects of one unit, in order. Out: `.bin`, `.ends`, `.pos`, with masks `.mask`, with --keep
+`.docs.parquet`, the rejects, and a receipt for each shard. A shard ends with the record that fills it, so its bounds depend
+on the documents alone and not on how they were batched. Documents of several splits go into a shard for each, and all of
+these end together: at the record with which they are full, taken together.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from tokpress.batches import Int64s, Reject, TokenBatch
+from tokpress.batches import DocumentBatch, Reject, count
 from tokpress.store.durable import DurableFile, sync_directory, write_file
 from tokpress.store.manifest import (
     KEPT,
+    MASK,
     REJECTS,
     SHARD_FILES,
     SHARDS,
+    TRAIN,
     Counts,
     FileEntry,
     Receipt,
@@ -35,6 +37,56 @@ from tokpress.store.manifest import (
 
 if TYPE_CHECKING:
     from tokpress.store.kept import KeptWriter
+
+
+class _OpenShard:
+    """The files of one shard while they are written, and what is in them so far."""
+
+    def __init__(self, path: Path, keep: Sequence[str], *, masks: bool) -> None:
+        extensions = [*SHARD_FILES, *([MASK] if masks else []), *([KEPT] if keep else [])]
+        self.files = {name: DurableFile(path.with_name(f"{path.name}.{name}")) for name in extensions}
+        self._kept: KeptWriter | None = None
+        if keep:
+            from tokpress.store.kept import KeptWriter  # and with it all of Parquet
+
+            self._kept = KeptWriter(self.files[KEPT], keep)
+        self.docs = self.tokens = self.audited = self.continued = self.truncated = self.learned = 0
+        self.max_id = -1
+        self.sources: list[tuple[int, int]] = []
+
+    def append(self, docs: DocumentBatch) -> None:
+        tokens = docs.tokens
+        if self._kept is not None and docs.kept is not None:
+            self._kept.append(docs.kept)
+        self.files["bin"].write(tokens.ids)
+        self.files["ends"].write((tokens.ends + self.tokens).astype("<i8", copy=False))
+        self.files["pos"].write(docs.positions.astype("<i8", copy=False))
+        if docs.mask is not None:
+            self.files[MASK].write(np.ascontiguousarray(docs.mask))
+            self.learned += int(np.count_nonzero(docs.mask))
+        self.docs += len(docs)
+        self.tokens += len(tokens.ids)
+        self.audited += count(docs.audited)
+        self.continued += count(docs.continued)
+        self.truncated += count(docs.truncated)
+        if len(tokens.ids):
+            self.max_id = max(self.max_id, int(tokens.ids.max()))
+        count_sources(self.sources, docs.sources)
+
+    def finish(self) -> dict[str, FileEntry]:
+        if self._kept is not None:
+            self._kept.finish()
+        return {name: FileEntry(file.bytes, file.checksum) for name, file in self.files.items()}
+
+
+def count_sources(runs: list[tuple[int, int]], sources: npt.NDArray[np.int32]) -> None:
+    """Adds the inputs of some documents to runs of (input, documents)."""
+    changes = np.flatnonzero(np.diff(sources)) + 1
+    for run in np.split(sources, changes):
+        index, docs = int(run[0]), len(run)
+        if runs and runs[-1][0] == index:
+            docs += runs.pop()[1]
+        runs.append((index, docs))
 
 
 class ShardWriter:
@@ -48,64 +100,54 @@ class ShardWriter:
         self,
         store: Path,
         *,
-        split: str,
         unit: int,
         shard_bytes: int,
         first_shard: int = 0,
+        splits: Sequence[str] = (TRAIN,),
         keep: Sequence[str] = (),
+        masks: bool = False,
     ) -> None:
+        """`splits` are the names for the numbers in a batch; more may come while it is written. The first is `train`."""
         self._store = store
-        self._split = split
         self._unit = unit
         self._shard_bytes = shard_bytes
         self._number = first_shard
+        self._splits = splits
         self._keep = keep
+        self._masks = masks
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
         self._last: Future[None] | None = None
         self._begin()
 
     def _begin(self) -> None:
-        self._open: dict[str, DurableFile] = {}
-        self._kept: KeptWriter | None = None
+        self._open: dict[str, _OpenShard] = {}  # by split
+        self._bytes = 0  # of ids, in all of them
         self._rejected: DurableFile | None = None  # made when there is something to put into it
         self._reasons: Counter[str] = Counter()
-        self._docs = self._tokens = self._audited = 0
-        self._max_id = -1
-        self._sources: list[tuple[int, int]] = []
 
     @property
     def is_full(self) -> bool:
-        return "bin" in self._open and self._open["bin"].bytes >= self._shard_bytes
+        return bool(self._open) and self._bytes >= self._shard_bytes
 
-    def docs_that_fit(self, tokens: TokenBatch) -> int:
-        """How many of these go into the current shard: up to and with the one that fills it."""
-        written = self._open["bin"].bytes if self._open else 0
-        room = -(-(self._shard_bytes - written) // tokens.ids.itemsize)  # tokens until the shard is full
-        return min(int(np.searchsorted(tokens.ends, room, "left")) + 1, len(tokens))
+    def docs_that_fit(self, docs: DocumentBatch) -> int:
+        """How many of these go into the current shard: up to and with the record that fills it."""
+        tokens = docs.tokens
+        room = -(-(self._shard_bytes - self._bytes) // tokens.ids.itemsize)  # tokens until the shard is full
+        fitting = min(int(np.searchsorted(tokens.ends, room, "left")) + 1, len(tokens))
+        if docs.continued is not None:
+            while fitting < len(docs) and docs.continued[fitting]:
+                fitting += 1
+        return fitting
 
-    def append(
-        self,
-        tokens: TokenBatch,
-        positions: Int64s,
-        sources: npt.NDArray[np.int32],
-        *,
-        audited: int = 0,
-        kept: pa.RecordBatch | None = None,
-    ) -> None:
-        if not len(tokens):
+    def append(self, docs: DocumentBatch) -> None:
+        if not len(docs):
             return
-        self._open_files()
-        if self._kept is not None and kept is not None:
-            self._kept.append(kept)
-        self._open["bin"].write(tokens.ids)
-        self._open["ends"].write((tokens.ends + self._tokens).astype("<i8", copy=False))
-        self._open["pos"].write(positions.astype("<i8", copy=False))
-        self._docs += len(tokens)
-        self._tokens += len(tokens.ids)
-        self._audited += audited
-        if len(tokens.ids):
-            self._max_id = max(self._max_id, int(tokens.ids.max()))
-        self._count_sources(sources)
+        self._bytes += docs.tokens.ids.nbytes
+        if docs.splits is None:
+            self._shard(TRAIN).append(docs)
+            return
+        for number in np.unique(docs.splits).tolist():
+            self._shard(self._splits[number]).append(docs.take(np.flatnonzero(docs.splits == number)))
 
     def reject(self, rejects: Sequence[Reject]) -> None:
         if not rejects:
@@ -116,46 +158,48 @@ class ShardWriter:
         for reject in rejects:
             self._reasons[reject.reason] += reject.records
 
-    def _count_sources(self, sources: npt.NDArray[np.int32]) -> None:
-        changes = np.flatnonzero(np.diff(sources)) + 1
-        for run in np.split(sources, changes):
-            index, docs = int(run[0]), len(run)
-            if self._sources and self._sources[-1][0] == index:
-                docs += self._sources.pop()[1]
-            self._sources.append((index, docs))
-
     def close_shard(self, next_place: tuple[int, int] | None) -> Receipt:
-        """Ends the shard; it exists a little later. `next_place` is where the unit goes on; None: it is at its end.
+        """Ends the shards; they exist a little later. `next_place` is where the unit goes on; None: it is at its end.
 
-        Raises what went wrong with the shard before.
+        Gives the receipt of `train`. Raises what went wrong with the shards before.
         """
-        self._open_files()
-        if self._kept is not None:
-            self._kept.finish()
-        rejected = self._reasons.total()
-        receipt = Receipt(
-            split=self._split,
-            unit=self._unit,
-            number=self._number,
-            docs=self._docs,
-            tokens=self._tokens,
-            max_id=self._max_id,
-            files={name: FileEntry(file.bytes, file.checksum) for name, file in self._open.items()},
-            sources=self._sources,
-            counts=Counts(read=self._docs + rejected, written=self._docs, rejected=rejected),
-            rejects=dict(sorted(self._reasons.items())),
-            audited=self._audited,
-            next_input=next_place[0] if next_place else None,
-            next_position=next_place[1] if next_place else None,
-        )
+        self._shard(TRAIN)  # which speaks for the others
+        others = sorted(self._open.keys() - {TRAIN})
+        receipts = [self._receipt(split, (), next_place) for split in others]
+        receipts.append(self._receipt(TRAIN, tuple(others), next_place))
         self._wait()
-        files = [*self._open.values(), *([self._rejected] if self._rejected else [])]
-        self._last = self._syncing.submit(self._commit, files, self._path("json"), receipt)
+        rejected = [self._rejected] if self._rejected else []
+        files = [file for shard in self._open.values() for file in shard.files.values()]
+        self._last = self._syncing.submit(self._commit, [*files, *rejected], receipts)
         self._number += 1
         self._begin()
-        return receipt
+        return receipts[-1]
 
-    def _commit(self, files: list[DurableFile], receipt_path: Path, receipt: Receipt) -> None:
+    def _receipt(self, split: str, beside: tuple[str, ...], next_place: tuple[int, int] | None) -> Receipt:
+        shard = self._open[split]
+        reasons = self._reasons if split == TRAIN else Counter[str]()
+        written, rejected = shard.docs - shard.continued, reasons.total()
+        return Receipt(
+            split=split,
+            unit=self._unit,
+            number=self._number,
+            docs=shard.docs,
+            tokens=shard.tokens,
+            max_id=shard.max_id,
+            files=shard.finish(),
+            sources=shard.sources,
+            counts=Counts(read=written + rejected, written=written, rejected=rejected),
+            rejects=dict(sorted(reasons.items())),
+            audited=shard.audited,
+            next_input=next_place[0] if next_place else None,
+            next_position=next_place[1] if next_place else None,
+            beside=beside,
+            continued=shard.continued,
+            truncated=shard.truncated,
+            learned=shard.learned if self._masks else None,
+        )
+
+    def _commit(self, files: list[DurableFile], receipts: list[Receipt]) -> None:
         try:
             for file in files:
                 file.commit()
@@ -165,7 +209,8 @@ class ShardWriter:
             raise
         for directory in {file.path.parent for file in files}:
             sync_directory(directory)
-        write_file(receipt_path, encode(receipt))
+        for receipt in receipts:
+            write_file(self._store / receipt.path("json"), encode(receipt))
 
     def _wait(self) -> None:
         if self._last is not None:
@@ -177,18 +222,12 @@ class ShardWriter:
 
     def abort(self) -> None:
         self._syncing.shutdown()
-        for file in (*self._open.values(), *([self._rejected] if self._rejected else [])):
+        open_files = [file for shard in self._open.values() for file in shard.files.values()]
+        for file in (*open_files, *([self._rejected] if self._rejected else [])):
             file.abort()
 
-    def _open_files(self) -> None:
-        for extension in SHARD_FILES:
-            if extension not in self._open:
-                self._open[extension] = DurableFile(self._path(extension))
-        if self._keep and self._kept is None:
-            from tokpress.store.kept import KeptWriter  # and with it all of Parquet
-
-            self._open[KEPT] = DurableFile(self._path(KEPT))
-            self._kept = KeptWriter(self._open[KEPT], self._keep)
-
-    def _path(self, extension: str) -> Path:
-        return self._store / SHARDS / f"{shard_name(self._split, self._unit, self._number)}.{extension}"
+    def _shard(self, split: str) -> _OpenShard:
+        if split not in self._open:
+            path = self._store / SHARDS / shard_name(split, self._unit, self._number)
+            self._open[split] = _OpenShard(path, self._keep, masks=self._masks)
+        return self._open[split]

@@ -1,0 +1,51 @@
+"""Where tokens start in their text, in bytes.
+
+In: text and its ids. Out: the byte at which each token starts, counted from the start of its document. The bytes of the
+vocabulary's tokens, end to end, are compared with those of the text: where they are the same, and that is every document of
+a byte-level tokenizer, the sum of their lengths says it, for a whole batch at once. The others (a normaliser, a space put
+before the text) are encoded once more by the reference, which says where each token comes from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tokpress.batches import Int64s, TokenBatch, string_buffers
+from tokpress.engines.base import Engine
+from tokpress.errors import ParityError
+
+
+class TokenStarts:
+    """Made once for an engine: the whole vocabulary is looked up."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        tokens = [engine.token_bytes(token) for token in range(engine.info.vocab_size)]
+        self._vocabulary = pa.array(tokens, pa.large_binary())
+
+    def find(self, text: pa.LargeStringArray, tokens: TokenBatch) -> Int64s:
+        """Of each token of these documents."""
+        offsets, data = string_buffers(text)
+        bounds, spelled = string_buffers(self._vocabulary.take(pa.array(tokens.ids)))
+        bounds = bounds - bounds[0]
+        ends = bounds[tokens.ends]  # of each document, in the bytes of its tokens
+        begins = np.concatenate([[0], ends])[:-1]
+        starts: Int64s = bounds[:-1] - np.repeat(begins, np.diff(tokens.ends, prepend=0))
+        text_ends = offsets[1:] - offsets[0]
+        if np.array_equal(ends, text_ends) and np.array_equal(spelled[: bounds[-1]], data[offsets[0] : offsets[-1]]):
+            return starts
+        for i in range(len(text)):  # one by one, but only where a document of the batch is spelled otherwise
+            if not np.array_equal(spelled[begins[i] : ends[i]], data[offsets[i] : offsets[i + 1]]):
+                first, last = (int(tokens.ends[i - 1]) if i else 0), int(tokens.ends[i])
+                starts[first:last] = self._from_reference(text[i : i + 1], last - first)
+        return starts
+
+    def _from_reference(self, text: pa.LargeStringArray, count: int) -> Int64s:
+        [starts] = self._engine.token_starts(text)
+        if len(starts) != count:
+            raise ParityError(
+                f"{self._engine.name} and its reference make {count} and {len(starts)} tokens of {text[0].as_py()[:200]!r}: "
+                "no mask can be made of it. Build with the reference: --engine huggingface, sentencepiece or tiktoken"
+            )
+        return np.asarray(starts, np.int64)

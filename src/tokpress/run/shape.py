@@ -1,0 +1,197 @@
+"""Documents as they are stored: template, frame, loss mask, length.
+
+In: batches as the readers give them, and the ids of their text. Out: a `DocumentBatch`, and a reject for every record that
+has no document in it. A token is learned if it starts inside a learned span. BOS never is; EOS is if the text is learned to
+its end, because a model must learn to stop. All of it is vectorised; plain text gets its frame, and that is all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tokpress.batches import (
+    EMPTY,
+    EMPTY_LOSS,
+    OVERLONG,
+    DocumentBatch,
+    Flags,
+    Int64s,
+    Mask,
+    Reject,
+    TextBatch,
+    TokenBatch,
+    in_order,
+    string_buffers,
+)
+from tokpress.config import TemplateConfig
+from tokpress.engines.base import Engine
+from tokpress.engines.framing import Frame
+from tokpress.engines.starts import TokenStarts
+from tokpress.run.job import Job
+from tokpress.templates.base import Rendered, Spans, rejected
+from tokpress.templates.load import load_template
+
+
+class Shaper:
+    """Made once in each worker."""
+
+    def __init__(self, job: Job, frame: Frame, reference: Engine) -> None:
+        self._inputs = job.inputs
+        self._config: TemplateConfig = job.config.template
+        self._drop_empty = job.config.read.drop_empty
+        self._keep = job.config.read.keep
+        self._frame = frame
+        self._reference = reference
+        self._template = load_template(job.config.template, job.files, reference.info, job.inputs)
+        self._starts: TokenStarts | None = None  # made when a mask is
+
+    def render(self, batch: TextBatch, max_bytes: int) -> Rendered:
+        """The first documents of a batch as the text that is encoded; with them the batch's rejects among them."""
+        rendered = self._template.render(batch, max_bytes)
+        made = rendered.batch
+        if self._drop_empty:
+            filled = np.diff(string_buffers(made.text)[0]) > 0
+            if not filled.all():
+                empty = dict.fromkeys(np.flatnonzero(~filled).tolist(), (EMPTY, "no text"))
+                rendered = _only(rendered, filled, rejected(made, empty, self._inputs))
+                made = rendered.batch
+        rejects = batch.rejects
+        if rejects and rendered.taken < len(batch):
+            here = int(batch.sources[rendered.taken]), int(batch.positions[rendered.taken])
+            rejects = [reject for reject in rejects if (reject.input, reject.position) < here]
+        return (
+            replace(rendered, batch=replace(made, rejects=in_order([*rejects, *made.rejects]))) if rejects else rendered
+        )
+
+    def shape(
+        self, rendered: Rendered, tokens: TokenBatch, audited: Int64s | None = None
+    ) -> tuple[DocumentBatch, list[Reject]]:
+        """What is written of it, whose ids are `tokens`, and what is not, in order."""
+        batch = rendered.batch
+        framed = self._frame.apply(tokens)
+        docs = DocumentBatch(
+            tokens=framed,
+            positions=batch.positions,
+            sources=batch.sources,
+            mask=None if rendered.spans is None else self._mask(batch, rendered.spans, tokens, framed),
+            kept=batch.kept.select(list(self._keep)) if self._keep and batch.kept is not None else None,
+            splits=batch.splits,
+            audited=None if audited is None else _flags(audited, len(batch)),
+        )
+        if docs.mask is None and self._config.max_length is None:
+            return docs, batch.rejects
+        return self._fit(docs, batch)
+
+    def _mask(self, batch: TextBatch, spans: Spans, tokens: TokenBatch, framed: TokenBatch) -> Mask:
+        self._starts = self._starts or TokenStarts(self._reference)
+        sizes = np.diff(string_buffers(batch.text)[0])
+        lengths = np.diff(tokens.ends, prepend=0)
+        counts = np.diff(spans.ends, prepend=0)
+        # All documents on one line, each with a byte to spare behind it, so that no place on it belongs to two of them.
+        places = np.cumsum(sizes + 1) - sizes
+        of_tokens = self._starts.find(batch.text, tokens) + np.repeat(places, lengths)
+        starts, stops = (bounds + np.repeat(places, counts) for bounds in (spans.starts, spans.stops))
+        before = np.searchsorted(starts, of_tokens, "right") - 1  # the last span that starts at the token or before
+        learned = before >= 0
+        learned[learned] = of_tokens[learned] < stops[before[learned]]
+
+        bos, eos = self._frame.bos_id is not None, self._frame.eos_id is not None
+        mask = np.zeros(len(framed.ids), np.uint8)
+        shift = np.arange(len(batch)) * (int(bos) + int(eos)) + int(bos)
+        mask[np.arange(len(learned)) + np.repeat(shift, lengths)] = learned
+        if eos:
+            last = np.flatnonzero(counts)  # documents that have spans
+            to_the_end = spans.stops[spans.ends[last] - 1] == sizes[last]
+            mask[framed.ends[last[to_the_end]] - 1] = 1
+        return mask
+
+    def _fit(self, docs: DocumentBatch, batch: TextBatch) -> tuple[DocumentBatch, list[Reject]]:
+        """Long records are cut, dropped or split, and those dropped of which nothing is learned."""
+        limit, how = self._config.max_length, self._config.overlong
+        lengths = np.diff(docs.tokens.ends, prepend=0)
+        long = np.zeros(len(docs), np.bool_) if limit is None else lengths > limit
+        reasons: dict[int, tuple[str, str]] = {}
+        if limit is not None and long.any() and how == "drop":
+            detail = "{:,} tokens, --max-length is {:,}"
+            reasons = {i: (OVERLONG, detail.format(lengths[i], limit)) for i in np.flatnonzero(long).tolist()}
+        elif limit is not None and long.any() and how == "truncate":
+            docs = _truncated(docs, lengths, limit, long)
+        if docs.mask is not None and not self._config.keep_empty_loss:
+            detail = "no token starts inside what is learned; keep such records with --keep-empty-loss"
+            reasons = dict.fromkeys(np.flatnonzero(_learned(docs) == 0).tolist(), (EMPTY_LOSS, detail)) | reasons
+        rejects = batch.rejects
+        if reasons:
+            docs = docs.take(np.delete(np.arange(len(docs)), list(reasons)))
+            rejects = in_order([*rejects, *rejected(batch, reasons, self._inputs)])
+        if limit is not None and how == "split":
+            docs = _split(docs, limit)
+        return docs, rejects
+
+
+def first_records(docs: DocumentBatch, rejects: list[Reject], records: int) -> tuple[DocumentBatch, list[Reject]]:
+    """Only so many records, and of the rejects those that stand before the last of them."""
+    if docs.records <= records:
+        return docs, rejects
+    firsts = np.arange(len(docs)) if docs.continued is None else np.flatnonzero(~docs.continued)
+    docs = docs.part(0, int(firsts[records]))
+    if not len(docs):
+        return docs, []
+    last = int(docs.sources[-1]), int(docs.positions[-1])
+    return docs, [reject for reject in rejects if (reject.input, reject.position) < last]
+
+
+def _only(rendered: Rendered, good: Flags, rejects: list[Reject]) -> Rendered:
+    """Without some documents, which are rejects instead."""
+    batch = rendered.batch.only(np.flatnonzero(good), in_order([*rendered.batch.rejects, *rejects]))
+    spans = rendered.spans
+    if spans is not None:
+        counts = np.diff(spans.ends, prepend=0)
+        chosen = np.repeat(good, counts)
+        spans = Spans(spans.starts[chosen], spans.stops[chosen], np.cumsum(counts[good], dtype=np.int64))
+    return Rendered(batch, spans, rendered.taken)
+
+
+def _learned(docs: DocumentBatch) -> Int64s:
+    """Learned tokens of each document."""
+    mask = np.empty(0, np.uint8) if docs.mask is None else docs.mask
+    before = np.concatenate([[0], np.cumsum(mask, dtype=np.int64)])
+    learned: Int64s = np.diff(before[docs.tokens.ends], prepend=0)
+    return learned
+
+
+def _truncated(docs: DocumentBatch, lengths: Int64s, limit: int, long: Flags) -> DocumentBatch:
+    starts = docs.tokens.ends - lengths
+    kept = np.minimum(lengths, limit)
+    inside = np.arange(len(docs.tokens.ids)) - np.repeat(starts, lengths) < limit
+    tokens = TokenBatch(docs.tokens.ids[inside], np.cumsum(kept))
+    return replace(docs, tokens=tokens, mask=None if docs.mask is None else docs.mask[inside], truncated=long)
+
+
+def _split(docs: DocumentBatch, limit: int) -> DocumentBatch:
+    """Documents of at most so many tokens, several for a longer record."""
+    lengths = np.diff(docs.tokens.ends, prepend=0)
+    pieces = np.maximum(-(-lengths // limit), 1)
+    if not len(docs) or pieces.max() == 1:
+        return docs
+    records = np.repeat(np.arange(len(docs)), pieces)
+    number = np.arange(len(records)) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # of a piece within its record
+    ends = np.minimum((docs.tokens.ends - lengths)[records] + (number + 1) * limit, docs.tokens.ends[records])
+    return DocumentBatch(
+        tokens=TokenBatch(docs.tokens.ids, ends),
+        positions=docs.positions[records],
+        sources=docs.sources[records],
+        mask=docs.mask,
+        kept=None if docs.kept is None else docs.kept.take(records),
+        splits=None if docs.splits is None else docs.splits[records],
+        continued=number > 0,
+        truncated=None,
+        audited=None if docs.audited is None else docs.audited[records] & (number == 0),
+    )
+
+
+def _flags(chosen: Int64s, length: int) -> Flags:
+    flags = np.zeros(length, np.bool_)
+    flags[chosen] = True
+    return flags
