@@ -76,7 +76,9 @@ def _compared(report: Report, docs: int, console: Console) -> Report:
 
     with console.status("encoding a sample again"):
         sample = reencode_sample(open_store(report.path), docs)
-    return msgspec.structs.replace(report, problems=sample.problems, reencoded_docs=sample.docs)
+    return msgspec.structs.replace(
+        report, problems=sample.problems, reencoded_docs=sample.docs, not_reencoded=sample.why_not
+    )
 
 
 def _sound(store: str, report: Report, deep: bool) -> str:
@@ -87,7 +89,7 @@ def _sound(store: str, report: Report, deep: bool) -> str:
     if report.reencoded_docs:
         again = f"; {plural(report.reencoded_docs, 'document')} encoded again and equal"
     elif deep and report.docs:
-        again = "; nothing was encoded again: standard input cannot be read twice"
+        again = f"; nothing was encoded again: {report.not_reencoded}"
     return (
         f"{printable(store)} is sound: {plural(report.files, 'file')}, {size(report.bytes)}, "
         f"{plural(report.docs, 'document')}, {plural(report.tokens, 'token')}; "

@@ -28,7 +28,8 @@ _BATCH_BYTES = 256 * 1024
 
 
 class Reencoded(msgspec.Struct, frozen=True, kw_only=True):
-    docs: int  # that were compared; those from standard input cannot be
+    docs: int  # that were compared
+    why_not: str = ""  # others could not be
     problems: list[Problem]
 
 
@@ -38,11 +39,12 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
     frame = Frame(manifest.bos_id, manifest.eos_id, manifest.tokenizer.vocab_size)
     inputs = {source.path: (index, source) for index, source in enumerate(store.plan.inputs)}
     chosen = np.unique(np.linspace(0, store.num_docs - 1, min(docs, store.num_docs)).astype(int)).tolist()
-    compared = 0
+    compared, why_not = 0, ""
     problems = []
     for path, group in groupby(chosen, key=lambda i: store.where(i)[0]):
-        if path == STDIN:
-            continue  # cannot be read again
+        if path == STDIN or not inputs[path][1].is_text:
+            why_not = "standard input cannot be read twice" if path == STDIN else "its sources are tokens, not text"
+            continue
         wanted = {store.where(i)[1]: i for i in group}
         try:
             for position, text in _texts(store, *inputs[path], list(wanted)):
@@ -56,7 +58,7 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
                     problems.append(Problem(f"{SHARDS}/{store.shard_of(i)}.bin", message))
         except InputError as error:
             problems.append(Problem(path, f"its documents cannot be compared: {error}"))
-    return Reencoded(docs=compared, problems=problems)
+    return Reencoded(docs=compared, why_not=why_not, problems=problems)
 
 
 def _texts(
