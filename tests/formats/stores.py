@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 
 import msgspec
@@ -136,3 +136,7 @@ def masks_of(store: tokpress.Store) -> list[list[int]]:
         mask = np.ones(len(shard.ids), "u1") if shard.mask is None else shard.mask
         found += [part.tolist() for part in np.split(mask, shard.ends)[:-1]]
     return found
+
+
+def flat(lists: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))

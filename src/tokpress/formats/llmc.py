@@ -114,7 +114,8 @@ def _moved(store: Store, shard: Shard, piece: DocRun, ids: Ids, separator: int) 
     keep = np.ones(len(ids), np.bool_)
     keep[ends[ended] - 1] = False
     frame = Frame(separator, None, store.manifest.tokenizer.vocab_size)
-    return frame.apply(TokenBatch(ids[keep], ends - np.cumsum(ended))).ids
+    framed = frame.apply(TokenBatch(ids[keep], ends - np.cumsum(ended)))
+    return framed.ids.astype(store.dtype, copy=False)  # imported ids may be wider than their vocabulary needs
 
 
 def _read_all(paths: list[Path], separator: int) -> list[TokenFile]:
