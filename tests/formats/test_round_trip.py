@@ -19,7 +19,7 @@ import tokpress
 from . import readers
 from .stores import EOS, Lengths, documents, flat, furnish, masks_of, splits
 
-anything = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
+anything = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 dtypes = st.sampled_from(["uint16", "uint32"])
 seq_lens = st.integers(1, 20)
 

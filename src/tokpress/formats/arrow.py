@@ -16,7 +16,6 @@ import pyarrow as pa
 from tokpress.formats.base import Advance, Export, Format, Part, Written
 from tokpress.formats.tables import TableFile, table_files, table_schema
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
-from tokpress.store.durable import write_file
 from tokpress.store.reader import Store
 
 _FILE_BYTES = 256 * 10**6
@@ -36,7 +35,8 @@ class ArrowFormat(Format):
                 parts.append(Part(f"{split}-{number:05d}", file.bytes, _file(export, store, file, name)))
         return parts
 
-    def finish(self, export: Export, directory: Path, written: dict[str, Written]) -> None:
+    def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:
+        described: dict[str, bytes] = {}
         for split in export.splits:
             parts = [part for part in written.values() if part.note["split"] == split]
             names = [Path(name).name for part in parts for name in part.files]
@@ -51,11 +51,9 @@ class ArrowFormat(Format):
                 "_split": split,
             }
             # Features are left out: they are read from the Arrow schema, whatever the version of `datasets` calls a list.
-            write_file(
-                directory / split / "dataset_info.json", _json({"citation": "", "description": "", "features": None})
-            )
-            write_file(directory / split / "state.json", _json(state))
-        write_file(directory / "dataset_dict.json", _json({"splits": list(export.splits)}))
+            info = {"citation": "", "description": "", "features": None}
+            described |= {f"{split}/dataset_info.json": _json(info), f"{split}/state.json": _json(state)}
+        return described | {"dataset_dict.json": _json({"splits": list(export.splits)})}
 
 
 def _json(record: dict[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
 """The contracts of a format, and the one place where a name meets its class.
 
 In: the splits of a store and what was asked for. Out: `Part`s, each written by one thread without knowing of the others,
-and the index that a reader looks for, written when all parts are there. The other way: `TokenFile`s.
+and the index that a reader looks for, when all parts are there. The other way: `TokenFile`s.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ class Format(Protocol):
 
     def parts(self, export: Export) -> list[Part]: ...
 
-    def finish(self, export: Export, directory: Path, written: dict[str, Written]) -> None:
-        """What a reader looks for first: written last. `written` has every part's receipt, in order."""
+    def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:  # noqa: ARG002
+        """The files that a reader looks for first, written last. `written` has every part's receipt, in order."""
+        return {}
 
     def token_files(self, path: Path, given: Given) -> list[TokenFile]:  # noqa: ARG002
         """The token files that a user means by a path, with their documents."""

@@ -61,7 +61,7 @@ def export(
         finished = target.check(plan, overwrite=overwrite)
         if finished is None:
             finished = _run(job, plan, target, workers or usable_cores(), progress, overwrite=overwrite)
-        target.remove_old()
+        target.tidy(plan)
     target.clean()
     return finished
 
@@ -123,9 +123,9 @@ def _run(
         make_directory(target.files / split)
     sync_directory(target.files)
     written = _write(parts, target, workers, progress)
-    form.finish(job, target.files, written)
-    metadata = _metadata(job, plan, target, written)
-    target.seal(metadata)
+    index = form.index(job, written)
+    metadata = _metadata(job, plan, written, index)
+    target.seal(metadata, index)
     return metadata
 
 
@@ -161,17 +161,14 @@ def _write(parts: list[Part], target: Target, workers: int, progress: Progress |
     return {part.name: written[part.name] for part in parts}
 
 
-def _metadata(job: Export, plan: ExportPlan, target: Target, written: dict[str, Written]) -> Metadata:
-    files = {
-        path.relative_to(target.files).as_posix(): path.stat().st_size
-        for path in sorted(target.files.rglob("*"))
-        if path.is_file()
-    }
+def _metadata(job: Export, plan: ExportPlan, written: dict[str, Written], index: dict[str, bytes]) -> Metadata:
+    files = {name: size for part in written.values() for name, size in part.files.items()}
+    files |= {name: len(data) for name, data in index.items()}
     linked = sum(part.linked for part in written.values())
     return Metadata(
         **msgspec.structs.asdict(plan),
         splits={name: _facts(part, written) for name, part in job.splits.items()},
-        files=files,
+        files=dict(sorted(files.items())),
         linked_bytes=linked,
         written_bytes=sum(files.values()) - linked,
         made_with=f"tokpress {tokpress.__version__}",

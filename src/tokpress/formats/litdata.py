@@ -17,7 +17,6 @@ import numpy as np
 from tokpress.formats.base import Advance, Export, Format, Part, Written
 from tokpress.formats.rows import FILE_BYTES
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
-from tokpress.store.durable import write_file
 from tokpress.store.reader import Store
 
 _DTYPES = {2: 20, 4: 16}  # torch.uint16; torch.int32, as there is no u32, and ids are far below 2^31
@@ -41,7 +40,8 @@ class LitDataFormat(Format):
                 parts.append(Part(f"{split}-{number:05d}", size, _chunk(export, store, start, stop, number)))
         return parts
 
-    def finish(self, export: Export, directory: Path, written: dict[str, Written]) -> None:
+    def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:
+        indices = {}
         for split in export.splits:
             config = {
                 "chunk_bytes": FILE_BYTES,
@@ -53,7 +53,8 @@ class LitDataFormat(Format):
                 "item_loader": "TokensLoader",
             }
             chunks = [part.note["chunk"] for part in written.values() if part.note["split"] == split]
-            write_file(directory / split / "index.json", msgspec.json.encode({"chunks": chunks, "config": config}))
+            indices[f"{split}/index.json"] = msgspec.json.encode({"chunks": chunks, "config": config})
+        return indices
 
 
 def _chunk(export: Export, store: Store, start: int, stop: int, number: int) -> Any:

@@ -25,7 +25,6 @@ from tokpress.errors import UsageError
 from tokpress.formats.base import Advance, Export, Format, Part, Written, has_mask
 from tokpress.formats.rows import FILE_BYTES, DocRun, Sequences, doc_runs
 from tokpress.formats.writing import PartWriter
-from tokpress.store.durable import write_file
 from tokpress.store.reader import Store
 
 _LARGEST = 2**32 - 1  # bytes of a shard: places in it are u32
@@ -45,20 +44,17 @@ class MdsFormat(Format):
                 parts.append(Part(f"{split}-{number:05d}", size, _shard(export, store, name, write)))
         return parts
 
-    def finish(self, export: Export, directory: Path, written: dict[str, Written]) -> None:
+    def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:
+        indices = {}
         for split, store in export.splits.items():
             config = _config(export, store)
             shards = [
-                config
-                | {
-                    "raw_data": part.note["raw_data"],
-                    "samples": part.note["rows"],
-                    "zip_data": None,
-                }
+                config | {"raw_data": part.note["raw_data"], "samples": part.note["rows"], "zip_data": None}
                 for part in written.values()
                 if part.note["split"] == split
             ]
-            write_file(directory / split / "index.json", msgspec.json.encode({"shards": shards, "version": 2}))
+            indices[f"{split}/index.json"] = msgspec.json.encode({"shards": shards, "version": 2})
+        return indices
 
 
 def _config(export: Export, store: Store) -> dict[str, Any]:

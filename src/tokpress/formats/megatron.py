@@ -22,7 +22,6 @@ from tokpress.errors import InputError, StoreError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
 from tokpress.formats.raw import joined_parts, lengths_of, token_paths
 from tokpress.formats.writing import PartWriter
-from tokpress.store.durable import write_file
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
 
@@ -52,11 +51,13 @@ class MegatronFormat(Format):
                 parts.append(Part(_prefix(export, split, number), size, _pair(export, store, number, receipt)))
         return parts
 
-    def finish(self, export: Export, directory: Path, written: dict[str, Written]) -> None:  # noqa: ARG002
+    def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:  # noqa: ARG002
+        lists = {}
         for split, store in export.splits.items():
             count = 1 if export.options.merge else max(len(shards_of(store)), 1)
             prefixes = [os.fspath(export.final / _prefix(export, split, number)) for number in range(count)]
-            write_file(directory / f"{split}.txt", ("\n".join(prefixes) + "\n").encode())
+            lists[f"{split}.txt"] = ("\n".join(prefixes) + "\n").encode()
+        return lists
 
     def token_files(self, path: Path, given: Given) -> list[TokenFile]:  # noqa: ARG002
         return [_read(bin_path) for bin_path in token_paths(path, ".bin", beside=".idx")]

@@ -69,6 +69,7 @@ class Target:
         self.out = out
         self.work = out.with_name(out.name + PARTIAL)
         self.files = self.work / _FILES
+        self._old = out.with_name(out.name + _OLD)
 
     def check(self, plan: ExportPlan, *, overwrite: bool) -> Metadata | None:
         """Refuses to write where something else is. What is there, if it is this very export, finished."""
@@ -116,23 +117,32 @@ class Target:
     def finish(self, part: str, written: Written) -> None:
         write_file(self._receipt(part), encode(written))
 
-    def seal(self, metadata: Metadata) -> None:
+    def seal(self, metadata: Metadata, index: dict[str, bytes]) -> None:
         """From here on the export exists. What `--overwrite` replaces stays until then, and is known by its name after."""
+        for path in [path for path in self.files.rglob("*") if path.is_file()]:
+            if path.relative_to(self.files).as_posix() not in metadata.files:  # of a run that died
+                remove(path)
+        for name, data in index.items():
+            write_file(self.files / name, data)
         write_file(self.files / METADATA, encode(metadata))
-        old = self.out.with_name(self.out.name + _OLD)
         if self.out.exists() and any(self.out.iterdir()):
             self.remove_old()
-            move_directory(self.out, old)
+            move_directory(self.out, self._old)
         move_directory(self.files, self.out)
         sync_directory(self.out.parent)
+        sync_directory(self.work)
+
+    def tidy(self, plan: ExportPlan) -> None:
+        """Removes what the run of a finished export leaves; also if it died before it could."""
         self.remove_old()
-        shutil.rmtree(self.work / _PARTS)
-        remove(self.work / PLAN)
+        if _read(self.work / PLAN, ExportPlan) == plan:
+            for name in (_PARTS, _FILES):
+                shutil.rmtree(self.work / name, ignore_errors=True)
+            remove(self.work / PLAN)
 
     def remove_old(self) -> None:
-        old = self.out.with_name(self.out.name + _OLD)
-        if _read(old / METADATA, Metadata) is not None:
-            shutil.rmtree(old)
+        if _read(self._old / METADATA, Metadata) is not None:
+            shutil.rmtree(self._old)
 
     def clean(self) -> None:
         """Removes the working directory when nothing is left in it."""
