@@ -39,7 +39,7 @@ class TestNames:
             "__version__",
         ]
         functions = ["build", "load_pretokenized_dataset", "make_dataloader", "open", "pack", "parallel_tokenize"]
-        assert tokpress.__all__ == [*classes, *functions, "train_tokenizer"]
+        assert tokpress.__all__ == [*classes, "__version__", *functions, "train_tokenizer"]
         assert dir(tokpress) == tokpress.__all__
 
     def test_all_lead_somewhere(self) -> None:
