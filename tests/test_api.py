@@ -31,9 +31,18 @@ SOURCE = [
 
 class TestNames:
     def test_are_these(self) -> None:
-        classes = ["Loader", "PretokenizedDataset", "Store", "TokpressError", "__version__"]
+        classes = [
+            "LiveDataset",
+            "Loader",
+            "ParallelTokenizer",
+            "PretokenizedDataset",
+            "StepMeter",
+            "Store",
+            "TokpressError",
+            "__version__",
+        ]
         functions = ["build", "export", "import_tokens", "load_pretokenized_dataset", "make_dataloader", "open", "pack"]
-        functions += ["train_tokenizer"]
+        functions += ["parallel_tokenize", "train_tokenizer"]
         assert tokpress.__all__ == classes + functions
         assert dir(tokpress) == tokpress.__all__
 

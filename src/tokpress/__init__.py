@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
     from tokpress.formats.export import export
+    from tokpress.live.dataset import LiveDataset
+    from tokpress.live.parallel import ParallelTokenizer, parallel_tokenize
     from tokpress.loader.dataset import PretokenizedDataset
     from tokpress.loader.loader import Loader
     from tokpress.loader.pairs import load_pretokenized_dataset
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "LiveDataset": "tokpress.live.dataset",
     "Loader": "tokpress.loader.loader",
+    "ParallelTokenizer": "tokpress.live.parallel",
     "PretokenizedDataset": "tokpress.loader.dataset",
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
@@ -37,10 +41,13 @@ _HOMES = {
     "make_dataloader": "tokpress.loader.torch_data",
     "open": "tokpress.api",
     "pack": "tokpress.packing.pack",
+    "parallel_tokenize": "tokpress.live.parallel",
     "train_tokenizer": "tokpress.engines.train",
 }
 __all__ = [
+    "LiveDataset",
     "Loader",
+    "ParallelTokenizer",
     "PretokenizedDataset",
     "Store",
     "TokpressError",
@@ -52,6 +59,7 @@ __all__ = [
     "make_dataloader",
     "open",
     "pack",
+    "parallel_tokenize",
     "train_tokenizer",
 ]
 

@@ -120,7 +120,7 @@ def build(
     **options: Unpack[BuildOptions],
 ) -> Store:
     """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped."""
-    return build_store(_as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
+    return build_store(as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
 
 
 def dry_run(
@@ -129,7 +129,7 @@ def dry_run(
     """What `build` would take: time, disk and memory, from a small piece of the inputs."""
     from tokpress.run.projection import project
 
-    return project(make_job(_as_list(inputs), out, build_config(tokenizer, options)))
+    return project(make_job(as_list(inputs), out, build_config(tokenizer, options)))
 
 
 def open(path: PathLike, split: str = "train") -> Store:  # noqa: A001 - called as tokpress.open
@@ -151,7 +151,7 @@ def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
     if "keep" in values:
         values["keep"] = tuple(options["keep"])
     if "val_inputs" in values:
-        values["val_inputs"] = tuple(os.fspath(path) for path in _as_list(options["val_inputs"] or ()))
+        values["val_inputs"] = tuple(os.fspath(path) for path in as_list(options["val_inputs"] or ()))
     for name in ("chat_template", "template"):
         if values.get(name) is not None:
             values[name] = _read_template(name, options[name])  # type: ignore[literal-required]
@@ -187,5 +187,5 @@ def _read_template(option: str, path: PathLike) -> str:
         ) from error
 
 
-def _as_list(inputs: PathLike | Sequence[PathLike]) -> list[PathLike]:
+def as_list(inputs: PathLike | Sequence[PathLike]) -> list[PathLike]:
     return [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
