@@ -29,7 +29,7 @@ SOURCE = [
 
 class TestNames:
     def test_are_these(self) -> None:
-        classes = ["Loader", "PretokenizedDataset", "Store", "TokpressError", "__version__"]
+        classes = ["Loader", "PretokenizedDataset", "StepMeter", "Store", "TokpressError", "__version__"]
         functions = ["build", "load_pretokenized_dataset", "make_dataloader", "open", "pack", "train_tokenizer"]
         assert tokpress.__all__ == classes + functions
         assert dir(tokpress) == tokpress.__all__

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tokpress.errors import TokpressError
     from tokpress.loader.dataset import PretokenizedDataset
     from tokpress.loader.loader import Loader
+    from tokpress.loader.meter import StepMeter
     from tokpress.loader.pairs import load_pretokenized_dataset
     from tokpress.loader.torch_data import make_dataloader
     from tokpress.packing.pack import pack
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Loader": "tokpress.loader.loader",
     "PretokenizedDataset": "tokpress.loader.dataset",
+    "StepMeter": "tokpress.loader.meter",
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
@@ -38,6 +40,7 @@ _HOMES = {
 __all__ = [
     "Loader",
     "PretokenizedDataset",
+    "StepMeter",
     "Store",
     "TokpressError",
     "__version__",
