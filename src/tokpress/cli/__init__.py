@@ -18,6 +18,7 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "inspect": "Show what is in a store.",
     "verify": "Check every byte of a store.",
     "bench": "Measure tokenizers, workers or loaders on your own data.",
+    "diagnose": "Show where a training step's time goes.",
     "train-tokenizer": "Make a tokenizer from text.",
     "demo": "All of the above on text this machine already has.",
 }
