@@ -209,13 +209,12 @@ class TestLog:
             for _ in range(5):
                 with meter.step(), meter.phase("compute"):
                     clock.pass_(milliseconds)
-            assert meter.line() == (
-                f"step {milliseconds}.0 ms (p99 {milliseconds}.0) · {1e6 / milliseconds:,.0f} tokens/s · compute 100.0%"
-            )
+            rate = f"{1e6 / milliseconds:,.0f} tokens/s · waiting for data 0.0% · compute 100.0%"
+            assert meter.line() == f"step {milliseconds}.0 ms (p99 {milliseconds}.0) · {rate}"
 
     def test_before_the_first_step(self) -> None:
         meter = tokpress.StepMeter()
-        assert meter.line() == "step 0.0 ms (p99 0.0)"
+        assert meter.line() == "step 0.0 ms (p99 0.0) · waiting for data 0.0%"
         assert meter.to_dict()["steps"] == 0
 
 

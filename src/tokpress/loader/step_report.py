@@ -85,11 +85,15 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
         return _CPU_NOTE if self.device == "cpu" else _DEVICE_NOTE
 
     def line(self) -> str:
-        """For a log: the step, tokens a second, and every phase that there was."""
+        """For a log: the step, tokens a second, the wait for data and whatever else takes a tenth of a percent."""
         parts = [f"step {self.mean_ms:.1f} ms (p99 {self.p99_ms:.1f})"]
         if self.tokens_per_s:
             parts.append(f"{self.tokens_per_s:,.0f} tokens/s")
-        parts += [f"{NAMES[times.phase]} {times.share:.1%}" for times in self.phases if times.mean_ms]
+        parts += [
+            f"{NAMES[times.phase]} {times.share:.1%}"
+            for times in self.phases
+            if times.share >= 0.001 or times.phase == "data"
+        ]
         if self.device_share is not None:
             parts.append(f"device busy {self.device_share:.0%}")
         return " · ".join(parts)
