@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tokpress.api import build, open  # noqa: A004
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
+    from tokpress.live.dataset import LiveDataset
+    from tokpress.live.parallel import ParallelTokenizer, parallel_tokenize
     from tokpress.loader.dataset import PretokenizedDataset
     from tokpress.loader.loader import Loader
     from tokpress.loader.meter import StepMeter
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "LiveDataset": "tokpress.live.dataset",
     "Loader": "tokpress.loader.loader",
+    "ParallelTokenizer": "tokpress.live.parallel",
     "PretokenizedDataset": "tokpress.loader.dataset",
     "StepMeter": "tokpress.loader.meter",
     "Store": "tokpress.store.reader",
@@ -35,10 +39,13 @@ _HOMES = {
     "make_dataloader": "tokpress.loader.torch_data",
     "open": "tokpress.api",
     "pack": "tokpress.packing.pack",
+    "parallel_tokenize": "tokpress.live.parallel",
     "train_tokenizer": "tokpress.engines.train",
 }
 __all__ = [
+    "LiveDataset",
     "Loader",
+    "ParallelTokenizer",
     "PretokenizedDataset",
     "StepMeter",
     "Store",
@@ -49,6 +56,7 @@ __all__ = [
     "make_dataloader",
     "open",
     "pack",
+    "parallel_tokenize",
     "train_tokenizer",
 ]
 

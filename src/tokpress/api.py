@@ -83,7 +83,7 @@ def build(
     **options: Unpack[BuildOptions],
 ) -> Store:
     """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped."""
-    return build_store(_as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
+    return build_store(as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
 
 
 def dry_run(
@@ -92,7 +92,7 @@ def dry_run(
     """What `build` would take: time, disk and memory, from a small piece of the inputs."""
     from tokpress.run.projection import project
 
-    return project(make_job(_as_list(inputs), out, build_config(tokenizer, options)))
+    return project(make_job(as_list(inputs), out, build_config(tokenizer, options)))
 
 
 def open(path: PathLike, split: str = "train") -> Store:  # noqa: A001 - called as tokpress.open
@@ -129,5 +129,5 @@ def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
     )
 
 
-def _as_list(inputs: PathLike | Sequence[PathLike]) -> list[PathLike]:
+def as_list(inputs: PathLike | Sequence[PathLike]) -> list[PathLike]:
     return [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -15,9 +15,10 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from tokpress.batches import Ids, TokenBatch, text_bytes
+from tokpress.batches import Ids, Int64s, TokenBatch, text_bytes
 from tokpress.errors import IdRangeError, TokenizerError
 
 
@@ -54,6 +55,7 @@ class Engine(Protocol):
     name: str
     info: TokenizerInfo
     memory_per_byte: int = 140  # held, at the worst, to encode a byte of text: measured on one long document
+    releases_lock: bool = True  # other Python threads run while it encodes: measured, too
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
         """Documents -> ids, in order, on up to so many threads; the result does not depend on their number."""
@@ -75,9 +77,19 @@ class Engine(Protocol):
 
 def from_lists(documents: Sequence[Sequence[int]]) -> TokenBatch:
     """What the reference libraries return (a list a document) as flat arrays."""
-    ends = np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)))
+    ends = _ends(documents)
     total = int(ends[-1]) if len(ends) else 0
     return TokenBatch(np.fromiter(chain.from_iterable(documents), np.uint32, total), ends)
+
+
+def from_arrays(documents: Sequence[npt.NDArray[np.int32]]) -> TokenBatch:
+    """The same of libraries that return an array a document."""
+    joined = np.concatenate(documents) if documents else np.empty(0, np.int32)
+    return TokenBatch(joined.view(np.uint32), _ends(documents))
+
+
+def _ends(documents: Sequence[Sized]) -> Int64s:
+    return np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)))
 
 
 def known_ids(ids: Ids | Sequence[int], vocab_size: int) -> list[int]:

@@ -34,8 +34,7 @@ class GigatokenEngine(Engine):
         self._files = files
         self._policy = policy
         self._tokenizer = _load(_tokenizer_json(files, keep_special=policy == "parse"))
-        self._looked_at: pa.LargeStringArray | None = None
-        self._unsettled = np.empty(0, np.int64)
+        self._looked_at: tuple[pa.LargeStringArray, Int64s] | None = None
         import awkward  # takes a third of a second; gigatoken's own input and output type
 
         self._ak = awkward
@@ -77,9 +76,10 @@ class GigatokenEngine(Engine):
 
     def _unsettled_in(self, text: pa.LargeStringArray) -> Int64s:
         """Remembered from `memory_for` until `encode`: to look through a batch costs a few percent of encoding it."""
-        if self._looked_at is not text:
-            self._looked_at, self._unsettled = text, unsettled_documents(text)
-        return self._unsettled
+        looked_at = self._looked_at  # read and written as one: threads may encode at the same time
+        if looked_at is None or looked_at[0] is not text:
+            looked_at = self._looked_at = text, unsettled_documents(text)
+        return looked_at[1]
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
         return self._reference.decode(ids)

@@ -12,17 +12,28 @@ from typing import Any
 import pyarrow as pa
 import sentencepiece
 
-from tokpress.batches import Ids, TokenBatch
+from tokpress.batches import Ids, TokenBatch, text_bytes
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
+from tokpress.engines.base import (
+    Engine,
+    TokenizerFiles,
+    TokenizerInfo,
+    from_arrays,
+    from_lists,
+    known_ids,
+    parse_literals,
+)
 from tokpress.errors import TokenizerError
 
 _SPACE = "\u2581"  # how a piece writes a space
+_SINCE_0_2_2 = hasattr(sentencepiece, "ThreadPool")  # before, a call holds the interpreter's lock to its end
+_LONG_BYTES = 1000  # on average: then a call a document is the faster way
 
 
 class SentencePieceEngine(Engine):
     name = "sentencepiece"
     memory_per_byte = 50
+    releases_lock = _SINCE_0_2_2
 
     def __init__(self, files: TokenizerFiles, policy: SpecialTokenPolicy) -> None:
         (name, model), *_ = files.files.items()
@@ -52,6 +63,9 @@ class SentencePieceEngine(Engine):
         documents = text.to_pylist()
         if self._control is not None:
             return from_lists(parse_literals(self._encode, documents, self._control))
+        if _SINCE_0_2_2 and threads == 1 and text_bytes(text) > _LONG_BYTES * len(text):
+            # A call for a batch starts a thread, with cold memory, even if it is to use one only.
+            return from_arrays([self._model.encode(document, return_type="numpy") for document in documents])
         return from_lists(self._encode(documents, threads))
 
     def _encode(self, documents: list[str], threads: int = 1) -> list[list[int]]:

@@ -55,7 +55,9 @@ class PretokenizedDataset:
         verify: Verify = "size",
         **packing_options: Unpack[PackingOptions],
     ) -> None:
-        _check(fields, output, verify)
+        check_fields(fields, output)
+        if verify not in ("size", "first-touch"):
+            raise UsageError(f'verify={verify!r} is not known. Give "size" or "first-touch".')
         self.store = _split_of(store, split)
         self.method = method
         if shift_labels and method == "concat":  # rows share a token, so that the last input has its label, too
@@ -72,9 +74,9 @@ class PretokenizedDataset:
             pad_id=pad_id if pad_id is not None else self.store.manifest.eos_id or 0,
             ignore_index=ignore_index,
             max_docs=min(max_docs or seq_len, seq_len),
-            dtype=_checked_dtype(dtype, self.store, needs_sign="labels" in fields),
+            dtype=checked_dtype(dtype, self.store.manifest.tokenizer.vocab_size, needs_sign="labels" in fields),
         )
-        self.as_tensors = output == "torch" or (output == "auto" and find_spec("torch") is not None)
+        self.as_tensors = wants_tensors(output)
         self.stream = TokenStream(self.store, verify)
 
     def __repr__(self) -> str:
@@ -205,7 +207,11 @@ def _split_of(store: Store | str | os.PathLike[str], split: str) -> Store:
     return store if store.split_name == split else store.split(split)
 
 
-def _check(fields: Sequence[str], output: str, verify: str) -> None:
+def wants_tensors(output: Output) -> bool:
+    return output == "torch" or (output == "auto" and find_spec("torch") is not None)
+
+
+def check_fields(fields: Sequence[str], output: str) -> None:
     unknown = [name for name in fields if name not in FIELDS]
     if unknown or not fields or len(set(fields)) < len(fields):
         raise UsageError(f"fields={list(fields)}: give some of {', '.join(FIELDS)}, each once.")
@@ -213,16 +219,12 @@ def _check(fields: Sequence[str], output: str, verify: str) -> None:
         raise UsageError(f'output={output!r} is not known. Give "auto", "numpy" or "torch".')
     if output == "torch" and find_spec("torch") is None:
         raise UsageError("output='torch', but torch is not installed. Install it: pip install 'tokpress[torch]'")
-    if verify not in ("size", "first-touch"):
-        raise UsageError(f'verify={verify!r} is not known. Give "size" or "first-touch".')
 
 
-def _checked_dtype(dtype: npt.DTypeLike, store: Store, *, needs_sign: bool) -> np.dtype[Any]:
+def checked_dtype(dtype: npt.DTypeLike, vocab_size: int, *, needs_sign: bool) -> np.dtype[Any]:
     kind = np.dtype(dtype)
-    if kind.kind not in "iu" or np.iinfo(kind).max < store.manifest.tokenizer.vocab_size - 1:
-        raise UsageError(
-            f"dtype={kind} cannot hold the {store.manifest.tokenizer.vocab_size:,} ids of {store.path}. Give int64 or int32."
-        )
+    if kind.kind not in "iu" or np.iinfo(kind).max < vocab_size - 1:
+        raise UsageError(f"dtype={kind} cannot hold the {vocab_size:,} ids of the tokenizer. Give int64 or int32.")
     if needs_sign and kind.kind == "u":
         raise UsageError(
             f"dtype={kind} has no place for an ignored label (-100). Give int64 or int32, or leave labels out."

@@ -20,7 +20,7 @@ from tokpress.loader.buffers import BufferPool, PinnedMemory
 from tokpress.loader.dataset import Batch, Part, PretokenizedDataset, cut_batch, make_batches, no_sequences, tensors_if
 from tokpress.loader.mixture import Mixture, Stages, Weights
 from tokpress.loader.order import parse_shuffle
-from tokpress.loader.prefetch import Copy, CudaCopier, InFlight, Prefetcher
+from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.provenance import Seen, seen_in, steps_with
 from tokpress.loader.schedule import Assignment, Schedule
 from tokpress.loader.state import (
@@ -98,7 +98,7 @@ class Loader:
         self._samples = self._step = self._digest = 0
         self._start_batches([])
         self._ticket = 0  # of the iterator that may go on
-        self._copier = _copier(device, self._sources)
+        self._copier = copier_to(device, as_tensors=self._as_tensors)
         self._allocate = BufferPool() if self._copier is None else PinnedMemory()
 
     def __len__(self) -> int:
@@ -266,11 +266,3 @@ def _source_state(source: PretokenizedDataset) -> SourceState:
 
 def _block_samples(source: PretokenizedDataset) -> int:
     return max(_BLOCK_BYTES // (source.seq_len * source.store.dtype.itemsize), 1)
-
-
-def _copier(device: str | None, sources: dict[str, PretokenizedDataset]) -> CudaCopier | None:
-    if device is None or device == "cpu":
-        return None
-    if not next(iter(sources.values())).as_tensors:
-        raise UsageError(f"device={device!r} needs tensors. Install torch and open the datasets with output='torch'.")
-    return CudaCopier(device)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from tokpress.errors import UsageError
+
 Order = TypeVar("Order")
 Made = TypeVar("Made")
 
@@ -114,3 +116,12 @@ class CudaCopier:
         for tensor in copy.batch.values():
             tensor.record_stream(stream)  # it was made on the other stream: its memory must outlive its use on this one
         return copy.batch
+
+
+def copier_to(device: str | None, *, as_tensors: bool) -> CudaCopier | None:
+    """None: batches stay where they are made."""
+    if device is None or device == "cpu":
+        return None
+    if not as_tensors:
+        raise UsageError(f"device={device!r} needs tensors. Install torch and ask for output='torch'.")
+    return CudaCopier(device)

@@ -66,6 +66,13 @@ class Segments:
     docs: Int64s  # number in the split
     offsets: Int64s  # of the first token, within its document
 
+    def in_rows(self, first: int, last: int) -> Segments:
+        """Those of rows first .. last - 1, which are counted from 0 then."""
+        here = slice(*self.rows.searchsorted((first, last)).tolist())
+        return Segments(
+            self.rows[here] - first, self.columns[here], self.lengths[here], self.docs[here], self.offsets[here]
+        )
+
 
 class TokenStream:
     """The documents of a split, end to end."""
@@ -151,23 +158,28 @@ class TokenStream:
         parts = []
         for index in _shards_of(runs):
             here = np.flatnonzero(runs.shards == index)
-            starts, stops = runs.starts[here], runs.stops[here]
-            ends = self.shard(index).ends
-            first = ends.searchsorted(starts, "right")
-            run, within = ragged(ends.searchsorted(stops) - first + 1)
-            docs = first[run] + within
-            doc_starts = np.where(docs > 0, ends[docs - 1], 0)
-            begins = np.maximum(starts[run], doc_starts)
-            lengths = np.minimum(stops[run], ends[docs]) - begins
-            some = lengths > 0  # empty documents stand nowhere
-            run, docs, begins, lengths = run[some], docs[some], begins[some], lengths[some]
-            columns = runs.columns[here][run] + begins - starts[run]
-            parts.append(
-                (runs.rows[here][run], columns, lengths, docs + self._doc_starts[index], begins - doc_starts[some])
+            rows, columns, lengths, docs, offsets = cut_at_documents(
+                self.shard(index).ends, runs.rows[here], runs.columns[here], runs.starts[here], runs.stops[here]
             )
+            parts.append((rows, columns, lengths, docs + self._doc_starts[index], offsets))
         joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
         order = np.lexsort((joined[1], joined[0]))
         return Segments(*(column[order] for column in joined))
+
+
+def cut_at_documents(
+    ends: Int64s, rows: Int64s, columns: Int64s, starts: Int64s, stops: Int64s
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Runs of tokens, cut where a document ends: the columns of `Segments`, documents counted from the first of `ends`."""
+    first = ends.searchsorted(starts, "right")
+    run, within = ragged(ends.searchsorted(stops) - first + 1)
+    docs = first[run] + within
+    doc_starts = np.where(docs > 0, ends[docs - 1], 0)
+    begins = np.maximum(starts[run], doc_starts)
+    lengths = np.minimum(stops[run], ends[docs]) - begins
+    some = lengths > 0  # empty documents stand nowhere
+    run, docs, begins = run[some], docs[some], begins[some]
+    return rows[run], columns[run] + begins - starts[run], lengths[some], docs, begins - doc_starts[some]
 
 
 def _advise(data: npt.NDArray[Any], *, scattered: bool) -> None:

@@ -19,7 +19,7 @@ from tokpress.run.job import Advanced, Done
 from tokpress.run.progress import Reporter
 from tokpress.store.manifest import Receipt
 
-_RECORDS_BEFORE_REJECTS_COUNT = 1000
+RECORDS_BEFORE_REJECTS_COUNT = 1000
 _EXAMPLES = 3
 _PACKAGES = ("tokpress", "gigatoken", "tokenizers", "sentencepiece", "tiktoken", "pyarrow", "numpy")
 
@@ -49,7 +49,7 @@ class Tally:
         self.rejects += advanced.rejects
         self._examples += advanced.examples[: _EXAMPLES - len(self._examples)]
         self._reporter.advanced(worker, advanced)
-        if self.docs + self.rejects >= _RECORDS_BEFORE_REJECTS_COUNT or "%" not in self._max_rejects:
+        if self.docs + self.rejects >= RECORDS_BEFORE_REJECTS_COUNT or "%" not in self._max_rejects:
             self.check_rejects()
 
     def finished(self, done: Done) -> None:
@@ -59,16 +59,7 @@ class Tally:
     def check_rejects(self) -> None:
         rejects = self._earlier_rejects + self.rejects
         read = self._earlier_docs + self.docs + rejects
-        if rejects > reject_limit(self._max_rejects, read):
-            shown = "".join(
-                f"\n  {reject.source} at {f'line {reject.line}' if reject.line else reject.position}: "
-                f"{reject.reason}, {reject.detail}"
-                for reject in self._examples
-            )
-            raise TooManyRejects(
-                f"{rejects:,} of {read:,} records were rejected, more than --max-rejects {self._max_rejects} allows. "
-                f"The first of them:{shown}\nMend the inputs or raise the limit, and run the command again."
-            )
+        check_rejects(rejects, read, self._max_rejects, self._examples)
 
     def facts(self, *, workers: int, threads: int, peak_bytes: int, started: float) -> dict[str, Any]:
         """How the run went, for the manifest and the summary."""
@@ -91,3 +82,18 @@ class Tally:
             "python": platform.python_version(),
             "versions": {package: version(package) for package in _PACKAGES},
         }
+
+
+def check_rejects(rejects: int, read: int, max_rejects: str, examples: Iterable[Reject]) -> None:
+    """Raises TooManyRejects if these are, of so many records."""
+    if rejects <= reject_limit(max_rejects, read):
+        return
+    shown = "".join(
+        f"\n  {reject.source} at {f'line {reject.line}' if reject.line else reject.position}: "
+        f"{reject.reason}, {reject.detail}"
+        for reject in examples
+    )
+    raise TooManyRejects(
+        f"{rejects:,} of {read:,} records were rejected, more than --max-rejects {max_rejects} allows. "
+        f"The first of them:{shown}\nMend the inputs or raise the limit, and run the command again."
+    )

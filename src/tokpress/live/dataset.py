@@ -1,0 +1,302 @@
+"""LiveDataset: the batches of a training run, tokenized while it runs.
+
+In: inputs as for a build, a tokenizer, a length. Out: the same batches as a `Loader` without shuffling gives of a store of
+these inputs: the same names, the same ids, in the same order. A thread reads, encodes and packs ahead of the training loop,
+up to `prefetch` batches; with it work as many encoders as there are `workers`.
+
+Every rank reads and encodes everything and takes its rows of each step: where a sequence begins depends on the tokens of all
+documents before it. So the order does not depend on the number of ranks, which may change, and no sequence is lost or
+doubled; but the work is done on every rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import repeat
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tokpress.api import BuildOptions, PathLike, as_list, build_config
+from tokpress.batches import Reject, TextBatch, TokenBatch
+from tokpress.config import EngineChoice, SpecialTokenPolicy
+from tokpress.engines.framing import frame_for
+from tokpress.engines.load import FAST_KINDS, load_files, reference_engine
+from tokpress.engines.parity import Auditor
+from tokpress.errors import UsageError
+from tokpress.live.encoder import Encoder, Use
+from tokpress.live.packer import Packer, Rows
+from tokpress.live.state import LiveState, check_same_stream, inputs_digest, read_state
+from tokpress.live.window import Place
+from tokpress.loader.buffers import BufferPool, PinnedMemory
+from tokpress.loader.dataset import (
+    DEFAULT_FIELDS,
+    Batch,
+    Output,
+    check_fields,
+    checked_dtype,
+    cut_batch,
+    tensors_if,
+    wants_tensors,
+)
+from tokpress.loader.fields import Block, Layout, make_fields
+from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
+from tokpress.loader.steps import Sharing
+from tokpress.packing.base import check_seq_len
+from tokpress.run.budget import usable_cores
+from tokpress.run.choice import choose_engine
+from tokpress.sources.base import STDIN
+from tokpress.sources.files import discover
+from tokpress.sources.sample import sample_texts
+
+_SAMPLE_BYTES = 256 * 1024  # of the inputs, to prove the fast engine with
+_SAMPLE_DOC_BYTES = 32 * 1024
+_BYTES_PER_TOKEN = 4  # about; a batch of text is to give about a step of all ranks
+_MIN_BATCH_BYTES, _MAX_BATCH_BYTES = 16 * 1024, 1024**2
+
+
+class LiveOptions(TypedDict, total=False):
+    """Those options of `tokpress build` that say which tokens there are, under the same names."""
+
+    format: str | None
+    text_field: str
+    separator: str | None
+    max_doc_bytes: int | str
+    drop_empty: bool
+    limit: int | None
+    engine: EngineChoice
+    special_tokens: SpecialTokenPolicy
+    pattern: str | None
+    added_tokens: Mapping[str, int]
+    bos: bool
+    eos: bool
+    bos_token: str | None
+    eos_token: str | None
+    audit_rate: float
+    max_rejects: str | int
+    on_bad_record: Literal["skip", "stop"]
+
+
+class LiveDataset:
+    """Iterate over it for batches; it goes on after what was delivered last.
+
+    `fields`, `shift_labels`, `mask_across_docs`, `ignore_index`, `max_docs`, `dtype`, `output` are those of a
+    `PretokenizedDataset`; `rank`, `world_size`, `drop_last`, `device` those of a `Loader`.
+    `max_epochs`: how often the inputs are gone through; `math.inf` has no end.
+    `workers`: encoders beside the training loop; by default one for each core but one. `use`: as for `ParallelTokenizer`.
+    `prefetch`: batches made ahead; 0: when they are asked for.
+    """
+
+    def __init__(
+        self,
+        inputs: PathLike | Sequence[PathLike],
+        *,
+        tokenizer: PathLike,
+        seq_len: int,
+        batch_size: int,
+        rank: int = 0,
+        world_size: int = 1,
+        fields: Sequence[str] = DEFAULT_FIELDS,
+        shift_labels: bool = False,
+        mask_across_docs: bool = False,
+        ignore_index: int = -100,
+        max_docs: int | None = None,
+        dtype: npt.DTypeLike = np.int64,
+        output: Output = "auto",
+        max_epochs: float = 1,
+        drop_last: bool = True,
+        prefetch: int = 16,
+        workers: int | None = None,
+        use: Use = "auto",
+        device: str | None = None,
+        **options: Unpack[LiveOptions],
+    ) -> None:
+        check_seq_len(seq_len)
+        check_fields(fields, output)
+        if max_epochs != math.inf and (max_epochs < 1 or max_epochs != int(max_epochs)):
+            raise UsageError(f"max_epochs={max_epochs}: give a whole number from 1 on, or math.inf.")
+        self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
+        if unknown := options.keys() - LiveOptions.__annotations__.keys():
+            raise TypeError(f"LiveDataset got an unknown option {min(unknown)!r}")
+        config = build_config(tokenizer, cast(BuildOptions, options))
+        self._read, self._max_rejects = config.read, config.check.max_rejects
+        self._inputs = discover(as_list(inputs), config.read)
+        if any(source.path == STDIN for source in self._inputs):
+            raise UsageError(
+                "standard input can be read once only, and a live data set is resumed. Save it to a file first."
+            )
+        self._special_tokens = config.tokenizer.special_tokens
+        files = load_files(config.tokenizer)
+        reference = reference_engine(files, config.tokenizer.special_tokens)
+        sampled = sample_texts(self._inputs, self._read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES)
+        engine, self.parity = choose_engine(
+            files, config.tokenizer, reference, list(sampled) if files.kind in FAST_KINDS else []
+        )
+        self._encoder = Encoder(
+            files,
+            msgspec.structs.replace(config.tokenizer, engine=engine.name),
+            engine,
+            workers=workers or max(usable_cores() - 1, 1),
+            use=use,
+        )
+        audited = engine is not reference and config.check.audit_rate > 0
+        self._auditor = Auditor(engine, reference, config.check.audit_rate) if audited else None
+        self._frame = frame_for(config.tokenizer, engine.info)
+        self.layout = Layout(
+            seq_len=seq_len,
+            fields=tuple(fields),
+            shift_labels=shift_labels,
+            mask_across_docs=mask_across_docs,
+            pad_id=self._frame.eos_id or 0,
+            ignore_index=ignore_index,
+            max_docs=min(max_docs or seq_len, seq_len),
+            dtype=checked_dtype(dtype, engine.info.vocab_size, needs_sign="labels" in fields),
+        )
+        self._as_tensors = wants_tensors(output)
+        self._max_epochs = None if max_epochs == math.inf else int(max_epochs)
+        self._drop_last, self._prefetch = drop_last, prefetch
+        self._copier = copier_to(device, as_tensors=self._as_tensors)
+        self._allocate = BufferPool() if self._copier is None else PinnedMemory()
+        self._samples = self._step = 0
+        self._place = Place()
+        self.first_rejects: list[Reject] = []  # the first bad records of this run, to be looked at
+        self._ticket = 0  # of the iterator that may go on
+
+    @property
+    def seq_len(self) -> int:
+        return self.layout.seq_len
+
+    @property
+    def engine_name(self) -> str:
+        """Of the engine that encodes; `parity` says how it was chosen."""
+        return self._encoder.engine.name
+
+    @property
+    def rejects(self) -> int:
+        """Bad records that were passed over in this epoch, up to where the last batch ended; `first_rejects` has some."""
+        return self._place.rejects
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Goes on after what was delivered last."""
+        self._ticket += 1
+        return self._batches(self._ticket)
+
+    def _batches(self, ticket: int) -> Iterator[Batch]:
+        arrivals = None if self._copier is None else InFlight(self._copier)
+        delivered = self._samples
+        make = self._maker()
+        with closing(
+            Prefetcher(lambda _: make(), repeat(None), threads=min(self._prefetch, 1), ahead=self._prefetch)
+        ) as made:
+            for step in made:
+                if ticket != self._ticket:
+                    raise UsageError("this iterator is out of date: a newer one, or load_state_dict, has taken over.")
+                if step is None:
+                    break
+                self._samples, self._step, self._place = self._samples + step.samples, self._step + 1, step.after
+                if step.copy is not None and arrivals is not None:
+                    yield arrivals.receive(step.copy)
+                elif step.batch is not None:
+                    yield step.batch
+        if self._samples == delivered:
+            raise UsageError(
+                f"the inputs are at their end, after {self._samples:,} samples: what is left does not fill a step of "
+                f"{self._sharing.step_samples:,} (batch_size * world_size). Give a smaller batch_size, drop_last=False or, "
+                "for more epochs, max_epochs=N."
+            )
+
+    def _maker(self) -> Callable[[], _Step | None]:
+        """What makes one step after the other, from where this data set is."""
+        layout, sharing = self.layout, self._sharing
+        packer = Packer(
+            self._inputs,
+            self._read,
+            self._encode,
+            self._place,
+            width=layout.seq_len + int(layout.shift_labels),  # rows share a token, so that the last input has its label
+            stride=layout.seq_len,
+            max_epochs=self._max_epochs,
+            batch_bytes=min(
+                max(_BYTES_PER_TOKEN * layout.seq_len * sharing.step_samples, _MIN_BATCH_BYTES), _MAX_BATCH_BYTES
+            ),
+            max_rejects=self._max_rejects,
+            rejects=self.first_rejects,
+        )
+
+        def make() -> _Step | None:
+            rows = packer.rows(sharing.step_samples)
+            if rows is None or (self._drop_last and len(rows.ids) < sharing.step_samples):
+                return None
+            own = sharing.own(len(rows.ids))
+            if own.start == own.stop:  # fewer rows left than ranks
+                return _Step(len(rows.ids), rows.after, None, None)
+            batch = self._fields(rows, own)
+            copy = None if self._copier is None else self._copier.start(batch)
+            return _Step(len(rows.ids), rows.after, batch, copy)
+
+        return make
+
+    def _encode(self, batch: TextBatch) -> TokenBatch:
+        tokens = self._encoder.encode(batch.text, beside=True)
+        if self._auditor is not None:
+            self._auditor.check(batch, tokens)
+        return self._frame.apply(tokens)
+
+    def _fields(self, rows: Rows, own: slice) -> Batch:
+        layout = self.layout
+        shape = (own.stop - own.start, rows.ids.shape[1])
+        ids = self._allocate("ids" if layout.shift_labels else "input_ids", shape, layout.dtype)
+        ids[...] = rows.ids[own]
+        segments = rows.segments.in_rows(own.start, own.stop) if layout.needs_segments else None
+        arrays = make_fields(layout, Block(ids, None, None, segments), self._allocate)
+        return tensors_if(self._as_tensors, cut_batch(arrays, 0, len(ids)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this data set is: numbers and strings, the same on all ranks; what was only prefetched does not count."""
+        return self._state().to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there. Batch size, ranks and workers may be others."""
+        saved = read_state(state)
+        check_same_stream(saved, self._state())
+        self._samples, self._step, self._place = saved.samples, saved.step, saved.place
+        self._ticket += 1
+
+    def _state(self) -> LiveState:
+        read, layout = self._read, self.layout
+        return LiveState(
+            samples=self._samples,
+            step=self._step,
+            place=self._place,
+            inputs=inputs_digest(self._inputs),
+            tokenizer=self._encoder.engine.info.fingerprint,
+            options={
+                "text_field": read.text_field,
+                "separator": read.separator,
+                "max_doc_bytes": read.max_doc_bytes,
+                "drop_empty": read.drop_empty,
+                "limit": read.limit,
+                "special_tokens": self._special_tokens,
+                "bos_id": self._frame.bos_id,
+                "eos_id": self._frame.eos_id,
+                "seq_len": layout.seq_len,
+            },
+        )
+
+    def close(self) -> None:
+        """Ends the encoders. They end by themselves when nobody has the data set any more."""
+        self._ticket += 1
+        self._encoder.close()
+
+
+class _Step(NamedTuple):
+    """A step as it was made: rows of all ranks, where the next one begins, and this rank's batch."""
+
+    samples: int
+    after: Place
+    batch: Batch | None
+    copy: Copy | None

@@ -1,0 +1,102 @@
+"""Text -> ids by whatever is faster: a plain call, or a crew.
+
+In: Arrow text. Out: ids equal to those of a plain call. The crew is made when it first pays, and only once: threads if the
+engine releases the interpreter's lock, processes if it does not. A fork makes a crew of its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from tokpress.batches import TokenBatch, string_buffers
+from tokpress.config import TokenizerConfig
+from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens
+from tokpress.errors import UsageError
+from tokpress.live.base import Crew
+from tokpress.live.costs import Costs, measure_costs, quickest
+from tokpress.live.processes import ProcessCrew
+from tokpress.live.proof import ProvedEngine
+from tokpress.live.threads import ThreadCrew
+from tokpress.run.budget import usable_cores
+
+Use = Literal["auto", "threads", "processes"]
+_HANDOVER = {"threads": 50e-6, "processes": 200e-6}  # seconds, until it is measured
+
+
+class Encoder:
+    def __init__(
+        self, files: TokenizerFiles, config: TokenizerConfig, engine: Engine, *, workers: int | None, use: Use
+    ) -> None:
+        if use not in ("auto", "threads", "processes"):
+            raise UsageError(f'use={use!r} is not known. Give "auto", "threads" or "processes".')
+        if workers is not None and workers < 1:
+            raise UsageError(f"workers={workers}: at least one has to work. Leave it out for one a core.")
+        self._files, self._config = files, config
+        self.engine = engine
+        self.workers = workers or _default_workers()
+        self.use: Use = use if use != "auto" else "threads" if engine.releases_lock else "processes"
+        fast = engine.fast if isinstance(engine, ProvedEngine) else engine
+        self.costs = measure_costs(fast, _HANDOVER[self.use])
+        self._home = _Home()
+        self._closed = False
+
+    def encode(self, text: pa.LargeStringArray, *, beside: bool = False) -> TokenBatch:
+        """`beside`: something else runs in this process and must not wait for the interpreter's lock."""
+        if self._closed:
+            raise UsageError("this tokenizer is closed. Make a new one.")
+        starts, _ = string_buffers(text)
+        parts = self.costs.parts(int(starts[-1] - starts[0]), len(text), self.workers)
+        if parts == 1 and not (beside and self.use == "processes" and len(text)):
+            return self.engine.encode(text)
+        targets = starts[0] + (starts[-1] - starts[0]) * np.arange(parts + 1) // parts
+        bounds = np.unique([*np.searchsorted(starts, targets[:-1]), len(text)])
+        pieces = [text[first:last] for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+        return concat_tokens(self._crew().encode(pieces))
+
+    def _crew(self) -> Crew:
+        home = self._home
+        if (
+            home.pid != os.getpid()
+        ):  # a fork: it has the parent's memory, but none of its threads, and no right to the rest
+            if home.crew is not None:
+                home.crew.abandon()
+            home = self._home = _Home()
+        with home.lock:
+            if home.crew is None:
+                home.crew = self._make_crew()
+                nothing = pa.array([""], pa.large_string())
+                crew = home.crew
+                crew.encode([nothing])  # processes are there when they answer
+                handover = quickest(lambda: crew.encode([nothing] * 2)) / 2
+                self.costs = Costs(self.costs.call, self.costs.byte, handover)
+            return home.crew
+
+    def _make_crew(self) -> Crew:
+        if self.use == "threads":
+            return ThreadCrew(self.engine, self.workers)
+        return ProcessCrew(self._files, self._config, self.workers)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._home.crew is not None and self._home.pid == os.getpid():
+            self._home.crew.close()
+
+
+class _Home:
+    """The process that a crew belongs to."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.crew: Crew | None = None
+
+
+def _default_workers() -> int:
+    """One a core; but one only inside a worker of a `DataLoader`, beside which others work."""
+    return 1 if multiprocessing.current_process().daemon else usable_cores()
