@@ -65,7 +65,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x), cos, sin)
-        return x + self.mlp(self.mlp_norm(x))
+        x += self.mlp(self.mlp_norm(x))
+        return x
 
 
 class Attention(nn.Module):

@@ -231,16 +231,20 @@ class Trainer:
 
 def open_data(options: argparse.Namespace, ranks: Ranks) -> tuple[Any, int]:
     """Batches without end for this rank, and the size of the vocabulary."""
-    shared: dict[str, Any] = {"batch_size": options.batch_size, "rank": ranks.rank, "world_size": ranks.count}
+    shared: dict[str, Any] = {
+        "batch_size": options.batch_size,
+        "rank": ranks.rank,
+        "world_size": ranks.count,
+        "max_epochs": math.inf,
+        "device": str(ranks.device) if ranks.device.type == "cuda" else None,  # copied beside the step
+    }
     if options.live:
         live = tokpress.LiveDataset(
             options.live, tokenizer=options.tokenizer, seq_len=options.seq_len, shift_labels=True, **shared
         )
         return live, live.vocab_size
     data = tokpress.PretokenizedDataset(options.data, seq_len=options.seq_len, shift_labels=True)
-    device = str(ranks.device) if ranks.device.type == "cuda" else None
-    loader = tokpress.Loader(data, seed=options.seed, max_epochs=math.inf, device=device, **shared)
-    return loader, data.store.manifest.tokenizer.vocab_size
+    return tokpress.Loader(data, seed=options.seed, **shared), data.store.manifest.tokenizer.vocab_size
 
 
 def make_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimizer:

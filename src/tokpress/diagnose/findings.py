@@ -14,10 +14,8 @@ from pathlib import Path
 import msgspec
 
 from tokpress.diagnose.observe import Observed, Watched, WatchedLine
-from tokpress.loader.step_report import NAMES, StepReport
+from tokpress.loader.step_report import NAMES, REST, StepReport
 
-REST = "rest"  # compute and whatever else, where nothing says which
-PART_NAMES = {**NAMES, REST: "compute and all else"}
 _TOKENIZE_SHARE = 0.01  # from here on it is worth a word
 _DATA_SHARE = 0.05
 _COPY_SHARE = 0.05
@@ -140,7 +138,7 @@ def _parts(main: Watched, observed: Observed) -> list[Part]:
     each_ms = main.seconds * 1e3 / max(main.steps, 1)
     return [
         Part(phase=phase, share=shares[phase], ms=shares[phase] * each_ms)
-        for phase in PART_NAMES
+        for phase in NAMES
         if shares.get(phase, 0.0) > 0
     ]
 

@@ -26,8 +26,7 @@ import msgspec
 import numpy as np
 
 from tokpress.errors import UsageError
-from tokpress.figure import new_figure
-from tokpress.loader.step_report import PHASES, Phase, StepReport, over_ranks, plot_steps, step_table, summarize
+from tokpress.loader.step_report import PHASES, Phase, StepReport, over_ranks, save_plot, step_table, summarize
 from tokpress.store.durable import write_file
 
 if TYPE_CHECKING:
@@ -195,9 +194,7 @@ class StepMeter:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """A PNG of the step as a stacked bar."""
-        figure = new_figure(9, 2.5)
-        plot_steps({"": self.report()}, figure)
-        figure.savefig(path, dpi=150)
+        save_plot({"": {times.phase: times.mean_ms for times in self.report().phases}}, path)
 
 
 class _Step(AbstractContextManager[None]):

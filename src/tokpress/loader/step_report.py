@@ -6,6 +6,7 @@ ranks become one that has the slowest rank's figures: all of them wait for it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tokpress.errors import UsageError
+from tokpress.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Phase = Literal["tokenize", "data", "copy", "compute", "sync"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 OTHER = "other"  # whatever of a step stands in no phase
+REST = "rest"  # compute and whatever else, where nothing says which
 NAMES = {
     "tokenize": "tokenizing",
     "data": "waiting for data",
@@ -30,6 +32,7 @@ NAMES = {
     "compute": "compute",
     "sync": "synchronising",
     OTHER: "other",
+    REST: "compute and all else",
 }
 COLOURS = {
     "tokenize": "tab:red",
@@ -38,6 +41,7 @@ COLOURS = {
     "compute": "tab:green",
     "sync": "tab:brown",
     OTHER: "lightgrey",
+    REST: "lightgreen",
 }
 _CPU_NOTE = "On a CPU an operation is done when it returns: there is nothing to wait for in .item() or a copy."
 _DEVICE_NOTE = "Phases are the host's time; the device works beside it, so its own column is no part of their sum."
@@ -204,22 +208,26 @@ def _cells(times: PhaseTimes | StepReport) -> list[str]:
     return [f"{milliseconds:.2f} ms" for milliseconds in (times.mean_ms, times.p50_ms, times.p99_ms)]
 
 
-def plot_steps(reports: Mapping[str, StepReport], figure: Figure) -> None:
-    """A bar a report, stacked of its phases: before and after, or run beside run."""
-    if not reports:
-        raise UsageError("there is no report to plot.")
+def plot_steps(steps: Mapping[str, Mapping[str, float]], figure: Figure) -> None:
+    """A bar for each, stacked of milliseconds by phase: before and after, or way beside way."""
     axes = figure.subplots()
-    names = list(reports)
-    lefts = np.zeros(len(names))
-    for column, phase in enumerate((*PHASES, OTHER)):
-        widths = np.array([report.phases[column].mean_ms for report in reports.values()])
+    lefts = np.zeros(len(steps))
+    for phase, name in NAMES.items():
+        widths = np.array([phases.get(phase, 0.0) for phases in steps.values()])
         if widths.any():
-            axes.barh(names, widths, left=lefts, color=COLOURS[phase], label=NAMES[phase])
+            axes.barh(list(steps), widths, left=lefts, color=COLOURS[phase], label=name)
             lefts += widths
-    for row, report in enumerate(reports.values()):
-        rate = f"  {report.tokens_per_s:,.0f} tokens/s" if report.tokens_per_s else ""
-        axes.annotate(f" {report.mean_ms:.1f} ms{rate}", (lefts[row], row), va="center")
-    axes.margins(x=0.3)
+    for row, total in enumerate(lefts.tolist()):
+        axes.annotate(f" {total:.1f} ms", (total, row), va="center")
+    axes.margins(x=0.15)
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds of a step, on average")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+    if lefts.any():
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+
+
+def save_plot(steps: Mapping[str, Mapping[str, float]], path: str | os.PathLike[str]) -> None:
+    """As a PNG."""
+    figure = new_figure(9, 2 + 0.5 * len(steps))
+    plot_steps(steps, figure)
+    figure.savefig(path, dpi=150)

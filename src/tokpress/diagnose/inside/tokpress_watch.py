@@ -35,6 +35,7 @@ _TOKENIZERS = {
     "tiktoken.core": "Encoding",
     "transformers.tokenization_utils_base": "PreTrainedTokenizerBase",
     "gigatoken": "Tokenizer",
+    "tokpress.live.parallel": "ParallelTokenizer",
 }
 _LOADERS = {  # module -> the class whose __next__ is the loop's wait for a batch
     "torch.utils.data.dataloader": "_BaseDataLoaderIter",
