@@ -64,9 +64,8 @@ class Block(nn.Module):
         self.mlp = MLP(shape.width)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), cos, sin)
-        x += self.mlp(self.mlp_norm(x))
-        return x
+        attended: Tensor = x + self.attention(self.attention_norm(x), cos, sin)
+        return attended + self.mlp(self.mlp_norm(attended))  # type: ignore[no-any-return]
 
 
 class Attention(nn.Module):

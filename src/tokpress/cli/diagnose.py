@@ -140,7 +140,7 @@ def _show(console: Console, diagnosis: Diagnosis) -> None:
         for line in fault.lines:
             console.print(f"  {_place(line)}")
         console.print(f"  [bold]{safe(fault.do)}[/]")
-    if diagnosis.parts and not diagnosis.faults:
+    if diagnosis.steps and not diagnosis.faults:
         console.print("\n[green]No fault found:[/] the loop neither tokenizes nor starves nor waits in every step.")
     for note in diagnosis.notes:
         console.print(f"[dim]{safe(note)}[/]")

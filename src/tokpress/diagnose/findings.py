@@ -86,6 +86,8 @@ def diagnose(observed: Observed) -> Diagnosis:
     main = min(trainers or observed.watched, key=lambda watched: (-watched.steps, watched.rank), default=None)
     meter = observed.meter
     notes = list(observed.notes)
+    if observed.exit_code:
+        notes.append(f"The script ended with exit code {observed.exit_code}.")
     if main is not None:
         notes += [f"could not be watched: {missed}" for missed in main.missed]
     if main is None and meter is None:

@@ -11,7 +11,9 @@ import re
 import sysconfig
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
+import tokpress
 from tokpress.loader.step_report import OTHER
 
 _FRAME = re.compile(r".*? \((?P<file>.+):(?P<line>\d+)\)")
@@ -30,7 +32,7 @@ _KINDS = {  # the first of them that a stack has
     ),
     "compute": ("/torch/", "/jax/", "/jaxlib/", "/flax/"),
 }
-_LIBRARIES = ("<frozen", sysconfig.get_path("stdlib"))
+_LIBRARIES = ("<frozen", sysconfig.get_path("stdlib"), str(Path(tokpress.__file__).parent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +69,4 @@ def _kind(files: list[str]) -> str:
 
 
 def _is_library(file: str) -> bool:
-    return file.startswith(_LIBRARIES) or "-packages/" in file or "/src/tokpress/" in file
+    return file.startswith(_LIBRARIES) or "-packages/" in file or file.endswith(_WATCHED)
