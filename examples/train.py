@@ -101,12 +101,15 @@ class Trainer:
             self.forward = DistributedDataParallel(self.forward)
         self.meter = tokpress.StepMeter(tokens_per_step=options.batch_size * options.accumulate * options.seq_len)
         self.interrupted = False
-        signal.signal(signal.SIGINT, self.interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.interrupt)
 
-    def interrupt(self, *_: Any) -> None:
-        """Ends after this step, or with several ranks at the next log; a second Ctrl-C ends at once."""
+    def interrupt(self, number: int, _: Any) -> None:
+        """Ends after this step, or with several ranks at the next log. A second Ctrl-C ends at once; torchrun, which sends
+        one of its own, does that by itself after a while."""
         self.interrupted = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.ranks.count == 1:
+            signal.signal(number, signal.default_int_handler)
 
     def run(self) -> bool:
         """Whether it came to its end."""
@@ -323,6 +326,9 @@ def main() -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         trainer = Trainer(options, ranks)
         done = trainer.run()
+        report = trainer.meter.over_ranks()
+        if ranks.rank == 0 and report.steps:
+            print(f"{report.steps} steps, the slowest of {report.ranks} ranks: {report.line()}", flush=True)
         if ranks.rank == 0 and done:
             trainer.plot()
         elif ranks.rank == 0:

@@ -20,6 +20,7 @@ import tokpress
 TRAIN = Path(__file__).parents[2] / "examples" / "train.py"
 STEPS = 30
 ENV = os.environ | {"OMP_NUM_THREADS": "1"}  # a thread each: tests run side by side
+TWO_RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 SMALL: list[object] = ["--seq-len", 24, "--steps", STEPS, "--log-every", 1, "--checkpoint-every", 3]
 
 
@@ -128,6 +129,18 @@ for out, each_step in ((sys.argv[2], True), (sys.argv[3], False)):
         assert [step for step, _ in state(outs[0])["losses"]] == [5, 10, 12]
         assert_same_run(*outs)
 
+    def test_two_ranks_end_at_the_same_step(self, store: Path, tmp_path: Path) -> None:
+        shape = ["--seq-len", 24, "--batch-size", 2, "--steps", 10**6, "--log-every", 3, "--checkpoint-every", 10**6]
+        words = [*TWO_RANKS, TRAIN, "--data", store, "--out", tmp_path, *shape]
+        command = [sys.executable, *map(str, words)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENV, start_new_session=True)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("3/")
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, and torchrun once more
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode != 0
+        assert f"interrupted after step {state(tmp_path)['step']}; the same command goes on there" in said
+
     def test_of_a_finished_run_does_nothing(self, store: Path, whole: Path) -> None:
         before = (whole / "checkpoint.pt").read_bytes()
         said = run("--data", store, "--out", whole, *SMALL, "--batch-size", 4)
@@ -143,8 +156,7 @@ class TestSteps:
         assert (whole / "loss.png").read_bytes().startswith(b"\x89PNG")
 
     def test_two_ranks_are_one_with_the_doubled_batch(self, store: Path, whole: Path, tmp_path: Path) -> None:
-        launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-        run("--data", store, "--out", tmp_path, *SMALL, "--batch-size", 2, launcher=launcher)
+        run("--data", store, "--out", tmp_path, *SMALL, "--batch-size", 2, launcher=TWO_RANKS)
         self.assert_close(tmp_path, whole)
 
     def test_two_halves_are_one_whole(self, store: Path, whole: Path, tmp_path: Path) -> None:
