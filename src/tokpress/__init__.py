@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tokpress.live.parallel import ParallelTokenizer, parallel_tokenize
     from tokpress.loader.dataset import PretokenizedDataset
     from tokpress.loader.loader import Loader
+    from tokpress.loader.meter import StepMeter
     from tokpress.loader.pairs import load_pretokenized_dataset
     from tokpress.loader.torch_data import make_dataloader
     from tokpress.packing.pack import pack
@@ -32,6 +33,7 @@ _HOMES = {
     "Loader": "tokpress.loader.loader",
     "ParallelTokenizer": "tokpress.live.parallel",
     "PretokenizedDataset": "tokpress.loader.dataset",
+    "StepMeter": "tokpress.loader.meter",
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
@@ -49,6 +51,7 @@ __all__ = [
     "Loader",
     "ParallelTokenizer",
     "PretokenizedDataset",
+    "StepMeter",
     "Store",
     "TokpressError",
     "__version__",

@@ -62,6 +62,10 @@ FLAGS = {
         *("workers", "INPUTS", "--tokenizer", "--up-to", "--scratch", "--plot", *READING, "--json"),
         *("loader", "STORE", "--seq-len", "--method", "--batch-size", "--split", "--seconds", "--json"),
     ],
+    "diagnose": [
+        *("SCRIPT", "--tokenizer", "--inputs", "--step-ms", "--seq-len", "--batch-size", "--workers", "--steps"),
+        *(*READING, "--plot", "--json"),
+    ],
     "train-tokenizer": [
         "INPUTS",
         *("--vocab-size", "--out", "--model", "--pattern", "--special-token", "--sample-size", *READING),
@@ -115,7 +119,10 @@ class TestHelp:
 
     @pytest.mark.parametrize("verb", FLAGS)
     def test_examples_use_flags_that_exist(self, cli: Cli, verb: str) -> None:
-        words = cli(verb, "--help").out.partition("Examples:\n")[2].split()
+        examples = cli(verb, "--help").out.partition("Examples:\n")[2].splitlines()
+        words = " ".join(
+            line.partition(" -- ")[0] for line in examples
+        ).split()  # after -- stands a script of the user's
         assert {word for word in words if word.startswith("--")} <= set(FLAGS[verb])
 
     def test_has_a_short_form(self, cli: Cli) -> None:

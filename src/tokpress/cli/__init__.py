@@ -21,6 +21,7 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "export": "Write a store as another trainer's files.",
     "import": "Adopt another trainer's token files as a store.",
     "bench": "Measure tokenizers, workers or loaders on your own data.",
+    "diagnose": "Show where a training step's time goes.",
     "train-tokenizer": "Make a tokenizer from text.",
     "demo": "All of the above on text this machine already has.",
 }

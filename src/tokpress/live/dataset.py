@@ -171,6 +171,11 @@ class LiveDataset:
         return self.layout.seq_len
 
     @property
+    def vocab_size(self) -> int:
+        """One more than the largest id, added tokens included."""
+        return self._encoder.engine.info.vocab_size
+
+    @property
     def engine_name(self) -> str:
         """Of the engine that encodes; `parity` says how it was chosen."""
         return self._encoder.engine.name

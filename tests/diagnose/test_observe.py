@@ -1,0 +1,133 @@
+"""A script that is observed: its exit code, its signals, its samples."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tokpress.diagnose import observe as observe_module
+from tokpress.diagnose.observe import observe
+from tokpress.errors import UsageError
+
+from .conftest import Run
+from .scripts import BAD
+
+
+class TestExitCode:
+    @pytest.mark.parametrize(
+        ("script", "code"),
+        [("", 0), ("raise SystemExit(42)", 42), ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137)],
+    )
+    def test_is_the_script_s(self, run: Run, script: str, code: int) -> None:
+        assert run(script).exit_code == code
+
+    def test_of_a_command_that_is_not_there(self) -> None:
+        with pytest.raises(UsageError, match="cannot run 'no-such-program': No such file"):
+            observe(["no-such-program"])
+
+
+class TestSamples:
+    def test_are_of_the_loop_alone(self, run: Run, bpe: Path) -> None:
+        """Neither imports nor what comes before the first step."""
+        script = """
+import time, torch
+def before(): time.sleep(0.5)
+def loop():
+    end = time.perf_counter() + 0.8
+    while time.perf_counter() < end:
+        sum(range(1000))
+before()
+w = torch.nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(2):
+    w.grad = torch.ones(3)
+    optimizer.step()
+    loop()
+"""
+        observed = run(script)
+        assert observed.samples is not None, observed.notes
+        assert observed.samples.total > 20
+        assert {line for _, line, _ in observed.samples.lines} <= {5, 6, 7, 12, 13, 14}
+        assert observed.samples.kinds.get("other", 0) > 20
+        assert observed.notes == []
+
+    def test_without_py_spy_say_how_to_get_it(self, run: Run, bpe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(observe_module, "_py_spy", lambda: None)
+        observed = run(BAD + "time.sleep(0.5)", bpe, 5)
+        assert observed.samples is None
+        assert observed.notes[0].endswith("Install it: pip install 'tokpress[diagnose]'")
+        assert observed.watched[0].steps == 4
+
+    def test_that_cannot_be_taken_say_why(
+        self, run: Run, bpe: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        refusing = tmp_path / "py-spy"
+        refusing.write_text("#!/bin/sh\necho 'Error: Permission Denied' >&2\nexit 1\n")
+        refusing.chmod(0o755)
+        monkeypatch.setattr(observe_module, "_py_spy", lambda: str(refusing))
+        observed = run(BAD + "time.sleep(0.5)", bpe, 5)
+        assert observed.notes == ["py-spy took no samples (Error: Permission Denied)."]
+        assert observed.watched[0].steps == 4
+
+    def test_are_not_taken_where_there_is_a_meter(self, run: Run) -> None:
+        script = """
+import time, torch, tokpress
+w = torch.nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([w], lr=0.1)
+meter = tokpress.StepMeter(warmup=0)
+for batch in meter.wrap(range(5)):
+    w.grad = torch.ones(3)
+    with meter.phase("compute"):
+        optimizer.step()
+    time.sleep(0.1)
+"""
+        observed = run(script)
+        assert observed.samples is None
+        assert observed.meter is not None
+        assert observed.meter.steps == 5
+        assert observed.watched == [] or observed.watched[0].steps == 4
+
+
+OBSERVED = """
+import sys
+from tokpress.diagnose.observe import observe
+observed = observe([sys.executable, "-c", '''
+import signal, sys, time, tokenizers
+tokenizers.Tokenizer(tokenizers.models.BPE()).encode("")
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("script: interrupted", flush=True)
+    sys.exit(5)
+'''])
+print("observed", observed.exit_code, len(observed.watched), flush=True)
+"""
+
+
+class TestSignals:
+    def start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", OBSERVED], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    def test_ctrl_c_is_the_script_s_and_it_is_still_reported_on(self) -> None:
+        process = self.start()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        said, _ = process.communicate(timeout=60)
+        assert said.splitlines() == ["script: interrupted", "observed 5 1"]
+        assert process.returncode == 0
+
+    def test_what_a_scheduler_sends_is_passed_on(self) -> None:
+        process = self.start()
+        process.terminate()  # this one alone
+        said, _ = process.communicate(timeout=60)
+        assert said.splitlines() == [f"observed {128 + signal.SIGTERM} 0"]
