@@ -18,7 +18,7 @@ from tokpress.errors import InputError
 from tokpress.live.window import Place, Window
 from tokpress.loader.stream import Segments
 from tokpress.run.tally import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
-from tokpress.run.worker import coalesce, first_docs, place, set_aside
+from tokpress.run.worker import coalesce, place, set_aside
 from tokpress.sources.base import Input, open_reader
 from tokpress.sources.files import check_unchanged
 
@@ -117,7 +117,7 @@ class Packer:
                 empty = np.flatnonzero(np.diff(string_buffers(batch.text)[0]) == 0)
                 batch = set_aside(batch, {place(batch, i): EMPTY for i in empty.tolist()}, "no text", self._inputs)
             if left is not None:
-                batch = first_docs(batch, left)
+                batch = _first_docs(batch, left)
                 left -= len(batch)
             yield batch
             if left == 0:
@@ -128,3 +128,11 @@ class Packer:
             check_unchanged(self._inputs[index])
             reader = open_reader(self._inputs[index], index, self._read, self._batch_bytes)
             yield from reader.read(start.position if index == start.input else 0)
+
+
+def _first_docs(batch: TextBatch, docs: int) -> TextBatch:
+    """The first documents of a batch, and of its rejects those that stand before the last of them."""
+    if len(batch) <= docs:
+        return batch
+    last = place(batch, docs - 1) if docs else (-1, -1)
+    return batch.only(np.arange(docs), [reject for reject in batch.rejects if (reject.input, reject.position) < last])
