@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
-from tokpress.store import durable
 
 from . import readers
 from .conftest import LENGTHS, MakeStore
@@ -97,7 +97,7 @@ class TestLinks:
             raise OSError(errno.EPERM, "no links here")
 
         store = make_store(LENGTHS)
-        monkeypatch.setattr(durable.os, "link", refuse)
+        monkeypatch.setattr(os, "link", refuse)
         made = tokpress.export(store, to="datatrove", out=tmp_path / "out")
         assert made.linked_bytes == 0
         assert readers.datatrove(tmp_path / "out" / "train")[0] == documents(store)
