@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
+from tokpress.store.manifest import Split, write_manifest
 
 from . import readers
 from .conftest import LENGTHS, MakeStore
@@ -125,6 +127,14 @@ class TestSplits:
         assert alone.splits["val"].docs == 2
         assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["metadata.json", "val"]
 
+    def test_a_hostile_name_leads_nowhere(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store(LENGTHS)
+        splits = store.manifest.splits | {"../../evil": Split(docs=0, tokens=0, shards=[])}
+        write_manifest(store.path, msgspec.structs.replace(store.manifest, splits=splits))
+        with pytest.raises(StoreError, match=r"cannot name a directory\. Do not trust it"):
+            tokpress.export(store.path, to="datatrove", out=tmp_path / "a" / "b" / "out")
+        assert not list(tmp_path.rglob("evil"))
+
     def test_one_that_is_not_there_is_an_error(self, make_store: MakeStore, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"has no split 'test'. Choose one that it has: train, val"):
             tokpress.export(make_store(LENGTHS), to="npy", seq_len=4, out=tmp_path / "out", split="test")
@@ -188,10 +198,6 @@ class TestRefusals:
         assert not list(tmp_path.iterdir())
 
     def test_of_a_store_without_a_separator(self, make_store: MakeStore, tmp_path: Path) -> None:
-        import msgspec
-
-        from tokpress.store.manifest import write_manifest
-
         store = make_store(LENGTHS, eos=False)
         info = msgspec.structs.replace(store.manifest.tokenizer, eos_token=None)
         write_manifest(store.path, msgspec.structs.replace(store.manifest, tokenizer=info))

@@ -225,8 +225,8 @@ def test_best_fit_rows_are_the_loader_s(make_store: Any, tmp_path: Path, to: str
     "to", ["megatron", "datatrove", "dolma", "nanogpt", "llmc", "parquet", "arrow", "mds", "litdata"]
 )
 def test_one_huge_document_and_many_tiny_ones(make_store: Any, tmp_path: Path, to: str) -> None:
-    """Longer than what is worked on at a time, and more of them than fit into a byte's count."""
-    store = make_store({"train": [[70_000, *([2] * 3000), 300, 0]]})
+    """Also of lengths at which a count takes one byte more."""
+    store = make_store({"train": [[70_000, *([2] * 3000), 255, 256, 65_535, 65_536, 0]]})
     tokpress.export(store, to=to, out=tmp_path / "out")
     out, expected = tmp_path / "out", documents(store)
     stream = flat(expected)
