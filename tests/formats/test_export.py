@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
-from tokpress.store import durable
+from tokpress.store.manifest import Split, write_manifest
 
 from . import readers
 from .conftest import LENGTHS, MakeStore
@@ -97,7 +99,7 @@ class TestLinks:
             raise OSError(errno.EPERM, "no links here")
 
         store = make_store(LENGTHS)
-        monkeypatch.setattr(durable.os, "link", refuse)
+        monkeypatch.setattr(os, "link", refuse)
         made = tokpress.export(store, to="datatrove", out=tmp_path / "out")
         assert made.linked_bytes == 0
         assert readers.datatrove(tmp_path / "out" / "train")[0] == documents(store)
@@ -124,6 +126,14 @@ class TestSplits:
         assert set(alone.splits) == {"val"}
         assert alone.splits["val"].docs == 2
         assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["metadata.json", "val"]
+
+    def test_a_hostile_name_leads_nowhere(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store(LENGTHS)
+        splits = store.manifest.splits | {"../../evil": Split(docs=0, tokens=0, shards=[])}
+        write_manifest(store.path, msgspec.structs.replace(store.manifest, splits=splits))
+        with pytest.raises(StoreError, match=r"cannot name a directory\. Do not trust it"):
+            tokpress.export(store.path, to="datatrove", out=tmp_path / "a" / "b" / "out")
+        assert not list(tmp_path.rglob("evil"))
 
     def test_one_that_is_not_there_is_an_error(self, make_store: MakeStore, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"has no split 'test'. Choose one that it has: train, val"):
@@ -188,10 +198,6 @@ class TestRefusals:
         assert not list(tmp_path.iterdir())
 
     def test_of_a_store_without_a_separator(self, make_store: MakeStore, tmp_path: Path) -> None:
-        import msgspec
-
-        from tokpress.store.manifest import write_manifest
-
         store = make_store(LENGTHS, eos=False)
         info = msgspec.structs.replace(store.manifest.tokenizer, eos_token=None)
         write_manifest(store.path, msgspec.structs.replace(store.manifest, tokenizer=info))

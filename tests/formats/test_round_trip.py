@@ -99,17 +99,16 @@ def test_rows_of_documents(empty_store: Path, lengths: Lengths, dtype: str, mask
 def slow_rows(store: tokpress.Store, seq_len: int, method: str) -> list[tuple[list[int], list[int], list[int]]]:
     """Of each sequence: ids, loss, and where documents in it end."""
     docs, masks = documents(store), masks_of(store)
+    rows: list[tuple[list[int], list[int], list[int]]] = []
     if method == "pad":
-        rows = []
         for doc, mask in zip(docs, masks, strict=True):
             padding = [0] * max(seq_len - len(doc), 0)
-            pad = [store.manifest.eos_id] * len(padding)
-            ends = [min(len(doc), seq_len)] if doc else []
-            rows.append((doc[:seq_len] + pad, mask[:seq_len] + padding, ends))
+            pad = [EOS] * len(padding)
+            end = [min(len(doc), seq_len)] if doc else []
+            rows.append((doc[:seq_len] + pad, mask[:seq_len] + padding, end))
         return rows
     ids, loss = flat(docs), flat(masks)
     ends = set(np.cumsum([len(doc) for doc in docs]).tolist())
-    rows = []
     for start in range(0, len(ids) - seq_len + 1, seq_len):
         inside = [place - start for place in range(start + 1, start + seq_len + 1) if place in ends]
         last = [] if inside and inside[-1] == seq_len else [seq_len]
@@ -226,8 +225,8 @@ def test_best_fit_rows_are_the_loader_s(make_store: Any, tmp_path: Path, to: str
     "to", ["megatron", "datatrove", "dolma", "nanogpt", "llmc", "parquet", "arrow", "mds", "litdata"]
 )
 def test_one_huge_document_and_many_tiny_ones(make_store: Any, tmp_path: Path, to: str) -> None:
-    """Longer than what is worked on at a time, and more of them than fit into a byte's count."""
-    store = make_store({"train": [[70_000, *([2] * 3000), 300, 0]]})
+    """Also of lengths at which a count takes one byte more."""
+    store = make_store({"train": [[70_000, *([2] * 3000), 255, 256, 65_535, 65_536, 0]]})
     tokpress.export(store, to=to, out=tmp_path / "out")
     out, expected = tmp_path / "out", documents(store)
     stream = flat(expected)

@@ -12,7 +12,6 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.store import durable
 from tokpress.store.durable import (
     DurableFile,
     checksum,
@@ -140,7 +139,7 @@ class TestLinkOrCopy:
             raise OSError(number, "no")
 
         (tmp_path / "a").write_bytes(b"abc" * 10**6)
-        monkeypatch.setattr(durable.os, "link", refuse)
+        monkeypatch.setattr(os, "link", refuse)
         assert link_or_copy(tmp_path / "a", tmp_path / "b") == file_checksum(tmp_path / "a")
         assert not (tmp_path / "a").samefile(tmp_path / "b")
         assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()

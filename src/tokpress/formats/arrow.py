@@ -40,7 +40,9 @@ class ArrowFormat(Format):
         for split in export.splits:
             parts = [part for part in written.values() if part.note["split"] == split]
             names = [Path(name).name for part in parts for name in part.files]
-            key = hashlib.sha256(msgspec.json.encode((export.store.fingerprint, export.options))).hexdigest()[:16]
+            key = hashlib.sha256(msgspec.json.encode((export.store.fingerprint, export.options, split))).hexdigest()[
+                :16
+            ]
             state: dict[str, Any] = {
                 "_data_files": [{"filename": name} for name in names],
                 "_fingerprint": key,

@@ -8,6 +8,7 @@ most exports take. A finished part has a receipt; run again, an export goes on w
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -28,6 +29,7 @@ from tokpress.store.lock import StoreLock
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
 
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 Progress = Callable[[int, int], None]  # bytes just done, and those of the whole export
 
 
@@ -93,6 +95,9 @@ def _job(
     names = list(manifest.splits) if split is None else [split] if isinstance(split, str) else list(split)
     if not names:
         raise StoreError(f"{path} has no split to export.")
+    for name in names:
+        if not _SAFE_NAME.fullmatch(name):  # it will name files
+            raise StoreError(f"{path} has a split {name!r}, which cannot name a directory. Do not trust it.")
     options = msgspec.structs.replace(options, splits=names, packing=packing)
     job = Export({name: Store(path, manifest, name) for name in names}, options, Path(out).absolute())
     check_options(job)

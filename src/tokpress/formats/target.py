@@ -119,9 +119,6 @@ class Target:
 
     def seal(self, metadata: Metadata, index: dict[str, bytes]) -> None:
         """From here on the export exists. What `--overwrite` replaces stays until then, and is known by its name after."""
-        for path in [path for path in self.files.rglob("*") if path.is_file()]:
-            if path.relative_to(self.files).as_posix() not in metadata.files:  # of a run that died
-                remove(path)
         for name, data in index.items():
             write_file(self.files / name, data)
         write_file(self.files / METADATA, encode(metadata))
