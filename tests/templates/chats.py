@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from conftest import make_texts
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from tokpress.engines.tiktoken import PATTERNS
-
-from conftest import make_texts
 
 CHATML = """\
 {%- if tools %}
@@ -82,14 +81,27 @@ STYLES = {
     ),
     "mistral": (
         MISTRAL,
-        ["<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"],
+        [
+            "<s>",
+            "</s>",
+            "[INST]",
+            "[/INST]",
+            "[AVAILABLE_TOOLS]",
+            "[/AVAILABLE_TOOLS]",
+            "[TOOL_RESULTS]",
+            "[/TOOL_RESULTS]",
+        ],
         "<s>",
         "</s>",
     ),
 }
-TOOLS = [{"type": "function", "function": {"name": "wetter", "parameters": {"ort": {"type": "string", "title": "Größe"}}}}]
+TOOLS = [
+    {"type": "function", "function": {"name": "wetter", "parameters": {"ort": {"type": "string", "title": "Größe"}}}}
+]
 
-characters = st.characters(exclude_categories=["Cs", "Cn"], max_codepoint=0x1F9FF) | st.sampled_from(" \n\t<|>[]é字😀👍🏽")
+characters = st.characters(exclude_categories=["Cs", "Cn"], max_codepoint=0x1F9FF) | st.sampled_from(
+    " \n\t<|>[]é字😀👍🏽"
+)
 contents = st.one_of(
     st.text(characters, max_size=30),
     st.sampled_from(["", " ", "\n", "<|im_end|>", "[INST] no", "<|eot_id|>x", "Hello, world.", "naïve 日本 …"]),
@@ -111,7 +123,9 @@ conversations = st.fixed_dictionaries(
     {
         "messages": st.tuples(
             st.lists(_message("system"), max_size=1),
-            st.lists(_exchange, min_size=1, max_size=3).map(lambda turns: [message for turn in turns for message in turn]),
+            st.lists(_exchange, min_size=1, max_size=3).map(
+                lambda turns: [message for turn in turns for message in turn]
+            ),
             st.lists(_message("user"), max_size=1),
         ).map(lambda parts: [message for part in parts for message in part])
     },

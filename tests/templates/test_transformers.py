@@ -77,7 +77,9 @@ class TestEqual:
     def test_with_the_fast_engine_too(self, tmp_path: Path, name: str) -> None:
         style = make_style(tmp_path, name)
         fast = shape(style.directory, fast=True, messages_field="messages", keep_empty_loss=True)
-        chats = [{"messages": [ASKED, {"role": "assistant", "content": text}]} for text in ("", "naïve 字😀", "\nx", " y ")]
+        chats = [
+            {"messages": [ASKED, {"role": "assistant", "content": text}]} for text in ("", "naïve 字😀", "\nx", " y ")
+        ]
         check(style, fast, chats)
 
     def test_in_a_store(self, style: Style, tmp_path: Path) -> None:
