@@ -4,13 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPAT := .venv-compat
+COMPAT_READY := $(COMPAT)/.ready
 
-.PHONY: help setup demo test check crash format bench clean
+.PHONY: help setup demo test check compat crash format bench clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
 	@echo "make test     all tests"
 	@echo "make check    lint, types, formatting"
+	@echo "make compat   other trainers' own readers on our exports, in an environment of their own"
 	@echo "make crash    kills and faults, hundreds of them; half an hour"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
@@ -27,6 +30,16 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/pytest --numprocesses auto
+
+$(COMPAT_READY): pyproject.toml constraints.txt tests/compat/requirements.txt tests/compat/peers.txt
+	$(PYTHON) -m venv $(COMPAT)
+	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--requirement tests/compat/requirements.txt --editable .
+	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement tests/compat/peers.txt
+	@touch $@
+
+compat: $(COMPAT_READY)
+	TOKPRESS_COMPAT=1 $(COMPAT)/bin/pytest tests/compat
 
 crash: $(READY)
 	command -v strace > /dev/null || apt-get install --yes --quiet strace
@@ -47,4 +60,4 @@ bench: $(READY)
 	$(BIN)/python bench/loader.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo
+	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo

@@ -9,49 +9,18 @@ mosaicml: MDSWriter with a column of ids; StreamingDataset in a torch DataLoader
 
 from __future__ import annotations
 
-import importlib.machinery
 import json
 import shutil
 import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import standins
 
 BATCH = 16
-
-
-class _Nothing(types.ModuleType):
-    """Stands in for a package that is imported, but not used, by loaders of text: any name in it is an empty class."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-class _Finder:
-    """Finds what `streaming` imports for pictures and clouds; nothing here uses it, and some has no build for a CPU."""
-
-    packages = frozenset(
-        {"torchvision", "transformers", "azure", "google", "oci", "paramiko", "boto3", "botocore"}
-        | {"snappy", "zstd", "brotli", "pynvml"}
-    )
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
-        if name.partition(".")[0] in self.packages:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
-        return None
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        module = _Nothing(spec.name)
-        module.__path__ = []  # a package: what is inside it is looked for here, too
-        return module
-
-    def exec_module(self, module: types.ModuleType) -> None: ...
 
 
 def litdata_inputs(source: tuple[str, str]) -> Iterator[Any]:
@@ -127,8 +96,7 @@ def measure(loader: Any, seq_len: int, seconds: float) -> float:
                 return batches * BATCH * seq_len / (perf_counter() - began)
 
 
-if __name__ == "__main__":
-    sys.meta_path.insert(0, _Finder())
+def main() -> None:
     action, name, *arguments = sys.argv[1:]
     if action == "write":
         tokens, dtype, length, out = arguments
@@ -138,3 +106,8 @@ if __name__ == "__main__":
         out, length, seconds = arguments
         loader = {"litdata": read_litdata, "mosaicml": read_mosaicml}[name](out, int(length))
         print(json.dumps({"tokens_per_s": measure(loader, int(length), float(seconds))}))
+
+
+if __name__ == "__main__":
+    with standins.stand_in():
+        main()

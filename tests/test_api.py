@@ -16,6 +16,8 @@ from conftest import stored
 import tokpress
 from tokpress.api import BuildOptions, build_config
 from tokpress.cli.build import command as build_command
+from tokpress.cli.export import command as export_command
+from tokpress.cli.import_ import command as import_command
 from tokpress.cli.pack import command as pack_command
 from tokpress.cli.train_tokenizer import command as train_command
 from tokpress.errors import StoreError, TooManyRejects, UsageError
@@ -30,7 +32,8 @@ SOURCE = [
 class TestNames:
     def test_are_these(self) -> None:
         classes = ["Loader", "PretokenizedDataset", "Store", "TokpressError", "__version__"]
-        functions = ["build", "load_pretokenized_dataset", "make_dataloader", "open", "pack", "train_tokenizer"]
+        functions = ["build", "export", "import_tokens", "load_pretokenized_dataset", "make_dataloader", "open", "pack"]
+        functions += ["train_tokenizer"]
         assert tokpress.__all__ == classes + functions
         assert dir(tokpress) == tokpress.__all__
 
@@ -94,9 +97,23 @@ class TestSameOptions:
         assert keywords - options_of(pack_command) == {"progress"}
         assert options_of(pack_command) - keywords == {"as_json", "plot"}
 
+    def test_export_takes_what_the_command_takes(self) -> None:
+        keywords = set(inspect.signature(tokpress.export).parameters) - {"packing"} | set(
+            PackingOptions.__annotations__
+        )
+        assert keywords - options_of(export_command) == {"progress"}
+        assert options_of(export_command) - keywords == {"as_json"}
+
+    def test_import_tokens_takes_what_the_command_takes(self) -> None:
+        keywords = set(inspect.signature(tokpress.import_tokens).parameters)
+        assert keywords - options_of(import_command) == {"progress"}
+        assert options_of(import_command) - keywords == {"as_json"}
+
     @pytest.mark.parametrize(
         ("command", "required", "function"),
         [
+            (export_command, ["--to", "npy", "--out", "o"], tokpress.export),
+            (import_command, ["--from", "dolma", "--tokenizer", "t", "--out", "o"], tokpress.import_tokens),
             (build_command, ["--tokenizer", "t", "--out", "o"], tokpress.build),
             (pack_command, ["--seq-len", "10"], tokpress.pack),
             (train_command, ["--vocab-size", "300", "--out", "o"], tokpress.train_tokenizer),

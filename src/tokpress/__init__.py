@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from tokpress.api import build, open  # noqa: A004
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
+    from tokpress.formats.export import export
     from tokpress.loader.dataset import PretokenizedDataset
     from tokpress.loader.loader import Loader
     from tokpress.loader.pairs import load_pretokenized_dataset
     from tokpress.loader.torch_data import make_dataloader
     from tokpress.packing.pack import pack
+    from tokpress.run.adopt import import_tokens
     from tokpress.store.reader import Store
 
 __version__ = "0.1.0"
@@ -29,6 +31,8 @@ _HOMES = {
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
+    "export": "tokpress.formats.export",
+    "import_tokens": "tokpress.run.adopt",
     "load_pretokenized_dataset": "tokpress.loader.pairs",
     "make_dataloader": "tokpress.loader.torch_data",
     "open": "tokpress.api",
@@ -42,6 +46,8 @@ __all__ = [
     "TokpressError",
     "__version__",
     "build",
+    "export",
+    "import_tokens",
     "load_pretokenized_dataset",
     "make_dataloader",
     "open",

@@ -12,7 +12,7 @@ import click
 import pytest
 
 import tokpress as package
-from tokpress.cli import tokpress
+from tokpress.cli import module_of, tokpress
 
 from .conftest import Cli
 
@@ -49,6 +49,14 @@ FLAGS = {
     ],
     "inspect": ["STORE", "--doc", "--seq", "--seq-len", "--split", "--json"],
     "verify": ["STORE", "--deep", "--deep-docs", "--json"],
+    "export": [
+        *("STORE", "--to", "--out", "--split", "--seq-len", "--max-length", "--method"),
+        *("--overlap", "--keep-last", "--long-docs", "--padding-side", "--truncation-side"),
+        *("--dtype", "--merge", "--copy", "--overwrite", "--workers", "--json"),
+    ],
+    "import": [
+        *("PATHS", "--from", "--tokenizer", "--out", "--eos-token", "--dtype", "--copy", "--overwrite", "--json"),
+    ],
     "bench": [
         *("tokenizer", "INPUTS", "--tokenizer", *READING, "--json"),
         *("workers", "INPUTS", "--tokenizer", "--up-to", "--scratch", "--plot", *READING, "--json"),
@@ -63,7 +71,7 @@ FLAGS = {
 
 
 def command_of(verb: str) -> Any:
-    return import_module(f"tokpress.cli.{verb.replace('-', '_')}").command
+    return import_module(module_of(verb)).command
 
 
 def flags(command: click.Command) -> list[str]:
@@ -125,7 +133,16 @@ class TestHelp:
         assert package.__version__ in result.out
 
     @pytest.mark.parametrize(
-        "arguments", [["--help"], ["build", "--help"], ["verify", "--help"], ["inspect", "--help"], ["pack", "--help"]]
+        "arguments",
+        [
+            ["--help"],
+            ["build", "--help"],
+            ["verify", "--help"],
+            ["inspect", "--help"],
+            ["pack", "--help"],
+            ["export", "--help"],
+            ["import", "--help"],
+        ],
     )
     def test_loads_nothing_heavy(self, arguments: list[str]) -> None:
         code = (

@@ -81,11 +81,21 @@ class Disk:
             self._directories.pop(descriptor, None)
             os.close(descriptor)
 
+    def link(self, source: Path, target: Path) -> None:
+        """One more name for a file that was on the disk before."""
+        with self._lock:
+            os.link(source, target)
+            file = self._names[target] = File(bytearray(source.read_bytes()))
+            self.changes.append(Change("link", target, file))
+            self.changes += [Change(kind, Path(), file, len(file.data)) for kind in ("write", "sync-file")]
+
     def replace(self, source: Path, target: Path) -> None:
         with self._lock:
             source.replace(target)
-            self._names[target] = self._names.pop(source)
-            self.changes.append(Change("rename", source, self._names[target], to=target))
+            moved = self._names.pop(source, None)  # None: a directory
+            if moved is not None:
+                self._names[target] = moved
+            self.changes.append(Change("rename", source, moved, to=target))
 
     def unlink(self, path: Path) -> None:
         with self._lock:
@@ -128,6 +138,10 @@ def after_power_loss(changes: list[Change], store: Path, image: Path, rng: rando
 def _apply(entries: dict[Path, File | None], changes: list[Change]) -> None:
     for change in changes:
         if change.kind == "rename" and change.to is not None:
+            for path in [
+                path for path in entries if change.path in path.parents
+            ]:  # what is in a directory moves with it
+                entries[change.to / path.relative_to(change.path)] = entries.pop(path)
             entries.pop(change.path, None)
             entries[change.to] = change.file
         elif change.kind == "unlink":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from conftest import HARD_TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokpress.batches import TokenBatch
+from tokpress.batches import Ids, TokenBatch
 from tokpress.engines.base import Engine, TokenizerFiles, byte_starts
 from tokpress.engines.load import reference_engine
 from tokpress.engines.starts import TokenStarts
@@ -118,6 +120,9 @@ class _Unsaid(Engine):
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
         return self._engine.encode(text, threads=threads)
+
+    def decode(self, ids: Ids | Sequence[int]) -> str:
+        return self._engine.decode(ids)
 
     def token_bytes(self, token: int) -> bytes:
         return self._engine.token_bytes(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,7 +12,18 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
+from tokpress.store import durable
+from tokpress.store.durable import (
+    DurableFile,
+    checksum,
+    file_checksum,
+    link_or_copy,
+    move_directory,
+    reserve,
+    sync_directory,
+    write_at,
+    write_file,
+)
 
 
 def names(directory: Path) -> list[str]:
@@ -112,3 +124,63 @@ class TestChecksums:
         data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
         (tmp_path / "x").write_bytes(data)
         assert file_checksum(tmp_path / "x") == checksum(data) == xxhash.xxh3_64_hexdigest(data)
+
+
+class TestLinkOrCopy:
+    def test_is_a_link_and_has_no_checksum(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_bytes(b"abc")
+        assert link_or_copy(tmp_path / "a", tmp_path / "b") is None
+        assert (tmp_path / "a").samefile(tmp_path / "b")
+
+    @pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP])
+    def test_is_a_copy_where_links_cannot_be(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        def refuse(source: Path, path: Path) -> None:
+            raise OSError(number, "no")
+
+        (tmp_path / "a").write_bytes(b"abc" * 10**6)
+        monkeypatch.setattr(durable.os, "link", refuse)
+        assert link_or_copy(tmp_path / "a", tmp_path / "b") == file_checksum(tmp_path / "a")
+        assert not (tmp_path / "a").samefile(tmp_path / "b")
+        assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
+
+    def test_other_errors_are_told(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            link_or_copy(tmp_path / "none", tmp_path / "b")
+        assert names(tmp_path) == []
+
+    def test_replaces_what_is_there_and_not_what_it_is_linked_to(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_bytes(b"abc")
+        (tmp_path / "other").write_bytes(b"other")
+        link_or_copy(tmp_path / "other", tmp_path / "b")
+        link_or_copy(tmp_path / "a", tmp_path / "b", copy=True)
+        assert (tmp_path / "b").read_bytes() == b"abc"
+        assert (tmp_path / "other").read_bytes() == b"other"
+
+
+class TestReserved:
+    def test_is_written_in_any_order(self, tmp_path: Path) -> None:
+        for offset, data in ((4, b"efgh"), (0, b"abcd")):
+            reserve(tmp_path / "x", 8)
+            assert write_at(tmp_path / "x", offset, [data[:1], data[1:]]) == 4
+        assert (tmp_path / "x").read_bytes() == b"abcdefgh"
+
+    def test_takes_its_room_at_once(self, tmp_path: Path) -> None:
+        reserve(tmp_path / "x", 10**6)
+        assert (tmp_path / "x").stat().st_blocks * 512 >= 10**6
+
+    def test_may_be_empty(self, tmp_path: Path) -> None:
+        reserve(tmp_path / "x", 0)
+        assert (tmp_path / "x").read_bytes() == b""
+
+
+def test_a_directory_takes_the_place_of_an_empty_one_only(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_text("")
+    (tmp_path / "b").mkdir()
+    move_directory(tmp_path / "a", tmp_path / "b")
+    assert names(tmp_path) == ["b"]
+    (tmp_path / "c").mkdir()
+    with pytest.raises(OSError, match="not empty"):
+        move_directory(tmp_path / "c", tmp_path / "b")

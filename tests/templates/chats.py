@@ -1,4 +1,4 @@
-"""Chat templates in the styles of three families, tokenizers to go with them, conversations, and what `transformers` says."""
+"""Chat templates in three styles, tokenizers to go with them, conversations, and what `transformers` says of these."""
 
 from __future__ import annotations
 

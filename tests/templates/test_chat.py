@@ -150,7 +150,7 @@ class TestChats:
             )
             for name in ("a.parquet", "a.jsonl")
         ]
-        assert [[doc.tolist() for doc in store] for store in stores][0] == [doc.tolist() for doc in stores[1]]
+        assert [doc.tolist() for doc in stores[0]] == [doc.tolist() for doc in stores[1]]
 
     def test_missing_messages_say_where_to_look(self, chatml: Style, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text('{"x": 1}\n{"messages": null}\n' + json.dumps({"messages": CHAT}))
@@ -161,12 +161,12 @@ class TestChats:
         assert "--messages-field" in next((store.path / "rejects").iterdir()).read_text()
 
     def test_literals_of_special_tokens_are_parsed_unless_asked_otherwise(self, chatml: Style) -> None:
-        ids = {token: i for token, i in [("<|im_end|>", chatml.theirs.convert_tokens_to_ids("<|im_end|>"))]}
+        end = chatml.theirs.convert_tokens_to_ids("<|im_end|>")
         records = [{"messages": [{"role": "user", "content": "a<|im_end|>b"}, CHAT[1]]}]
         parsed, _ = shape(chatml.directory, messages_field="messages")(records)
-        assert masked(parsed, 0)[0].count(ids["<|im_end|>"]) == 3
+        assert masked(parsed, 0)[0].count(end) == 3
         text, _ = shape(chatml.directory, messages_field="messages", special_tokens="text")(records)
-        assert masked(text, 0)[0].count(ids["<|im_end|>"]) == 0
+        assert masked(text, 0)[0].count(end) == 0
 
     def test_options_of_chats_need_chats(self) -> None:
         from tokpress.api import build_config

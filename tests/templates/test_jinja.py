@@ -53,7 +53,7 @@ def test_a_template_without_a_block_is_an_error(template: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--template .* cannot be read"):
+    with pytest.raises(UsageError, match=r"--template .* cannot be read"):
         shape("bytes", template=tmp_path / "nowhere")
 
 

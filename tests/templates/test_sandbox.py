@@ -102,7 +102,8 @@ class TestLikeJinja:
     @pytest.mark.parametrize(
         "source",
         [
-            "{% for i in items %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}{{ loop.revindex }}{% endfor %}",
+            "{% for i in items %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}{% endfor %}",
+            "{% for i in items %}{{ loop.revindex }}{% if loop.first %}{% continue %}{% endif %}x{% endfor %}",
             "{% for i in items if i > 1 %}{{ i }}{% else %}none{% endfor %}",
             "{% for i in missing %}x{% else %}none{% endfor %}",
             "{% for k, v in pairs.items() %}{{ k ~ '=' ~ v }}{{ loop.previtem }}{% endfor %}",
@@ -115,7 +116,9 @@ class TestLikeJinja:
     def test_the_guards_change_nothing(self, source: str) -> None:
         tree = [{"n": 1, "c": [{"n": 2, "c": []}, {"n": 3, "c": []}]}]
         values = {"items": [1, 2, 3], "pairs": {"a": 1, "b": 2}, "tree": tree}
-        plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(source)
+        plain = jinja2.Environment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        ).from_string(source)
         assert render(source, values) == plain.render(values)
 
     def test_json_has_no_html_escapes(self) -> None:

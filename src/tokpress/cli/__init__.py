@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -17,6 +18,8 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "pack": "Show what sequences of a length waste; plan best-fit.",
     "inspect": "Show what is in a store.",
     "verify": "Check every byte of a store.",
+    "export": "Write a store as another trainer's files.",
+    "import": "Adopt another trainer's token files as a store.",
     "bench": "Measure tokenizers, workers or loaders on your own data.",
     "train-tokenizer": "Make a tokenizer from text.",
     "demo": "All of the above on text this machine already has.",
@@ -42,7 +45,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = import_module(f"tokpress.cli.{cmd_name.replace('-', '_')}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -54,6 +57,12 @@ class _Verbs(click.Group):
 @click.version_option(package_name="tokpress")
 def tokpress() -> None:
     """Tokenize a training corpus once, exactly as the reference tokenizer would; feed every training run from it."""
+
+
+def module_of(verb: str) -> str:
+    """Where a verb lives; `import`, which Python keeps for itself, in `import_`."""
+    name = verb.replace("-", "_")
+    return f"tokpress.cli.{name}{'_' if iskeyword(name) else ''}"
 
 
 def main() -> None:

@@ -75,6 +75,37 @@ def read_options(function: Function) -> Function:
     return function
 
 
+_SIDES = click.Choice(["left", "right"])
+
+
+def packing_options(function: Function) -> Function:
+    """What the methods of packing take beside a length; for every verb that packs."""
+    options = [
+        click.option(
+            "--overlap",
+            type=int,
+            metavar="N",
+            help="concat: tokens that neighbouring sequences share; 1, with a --seq-len one larger, where the loader "
+            "shifts targets. Default: 0.",
+        ),
+        click.option(
+            "--keep-last", is_flag=True, default=None, help="concat: keep the last, partial sequence, padded."
+        ),
+        click.option(
+            "--long-docs",
+            type=click.Choice(["split", "truncate"]),
+            help="bestfit: what becomes of documents longer than a sequence. Default: split; every token is kept.",
+        ),
+        click.option("--padding-side", type=_SIDES, help="pad: where padding stands. Default: right."),
+        click.option(
+            "--truncation-side", type=_SIDES, help="pad: which end of a long document is lost. Default: right."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def unescape(separator: str | None) -> str | None:
     r"""`\n` typed in a shell as the newline that it means."""
     if separator is None:

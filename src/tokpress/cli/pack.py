@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tokpress.cli.options import packing_options
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -21,7 +23,6 @@ Examples:
   tokpress pack tokens --seq-len 512 --method pad --padding-side left
   tokpress pack tokens --seq-len 2049 --overlap 1 --json | jq .docs_cut
 """
-_SIDES = click.Choice(["left", "right"])
 
 
 @click.command(epilog=_EPILOG)
@@ -36,21 +37,7 @@ _SIDES = click.Choice(["left", "right"])
     "STORE/packs. pad: a document a sequence.",
 )
 @click.option("--split", default="train", show_default=True)
-@click.option(
-    "--overlap",
-    type=int,
-    metavar="N",
-    help="concat: tokens that neighbouring sequences share; 1, with a --seq-len one larger, where the loader shifts "
-    "targets. Default: 0.",
-)
-@click.option("--keep-last", is_flag=True, default=None, help="concat: keep the last, partial sequence, padded.")
-@click.option(
-    "--long-docs",
-    type=click.Choice(["split", "truncate"]),
-    help="bestfit: what becomes of documents longer than a sequence. Default: split; every token is kept.",
-)
-@click.option("--padding-side", type=_SIDES, help="pad: where padding stands. Default: right.")
-@click.option("--truncation-side", type=_SIDES, help="pad: which end of a long document is lost. Default: right.")
+@packing_options
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write the report as a PNG, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output.")
 def command(store: str, seq_len: int, method: str, split: str, plot: str | None, as_json: bool, **options: Any) -> None:

@@ -77,8 +77,12 @@ def _compared(report: Report, docs: int, console: Console) -> Report:
     with console.status("encoding a sample again"):
         store = open_store(report.path)
         samples = [reencode_sample(store.split(name), docs) for name in store.manifest.splits]
-    problems = [problem for sample in samples for problem in sample.problems]
-    return msgspec.structs.replace(report, problems=problems, reencoded_docs=sum(sample.docs for sample in samples))
+    return msgspec.structs.replace(
+        report,
+        problems=[problem for sample in samples for problem in sample.problems],
+        reencoded_docs=sum(sample.docs for sample in samples),
+        not_reencoded=next((sample.why_not for sample in samples if sample.why_not), ""),
+    )
 
 
 def _sound(store: str, report: Report, deep: bool) -> str:
@@ -89,7 +93,7 @@ def _sound(store: str, report: Report, deep: bool) -> str:
     if report.reencoded_docs:
         again = f"; {plural(report.reencoded_docs, 'document')} encoded again and equal"
     elif deep and report.docs:
-        again = "; nothing was encoded again: standard input cannot be read twice"
+        again = f"; nothing was encoded again: {report.not_reencoded}"
     return (
         f"{printable(store)} is sound: {plural(report.files, 'file')}, {size(report.bytes)}, "
         f"{plural(report.docs, 'document')}, {plural(report.tokens, 'token')}; "

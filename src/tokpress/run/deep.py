@@ -30,21 +30,24 @@ _BATCH_BYTES = 256 * 1024
 
 
 class Reencoded(msgspec.Struct, frozen=True, kw_only=True):
-    docs: int  # that were compared; those from standard input cannot be
+    docs: int  # that were compared
+    why_not: str = ""  # others could not be
     problems: list[Problem]
 
 
 def reencode_sample(store: Store, docs: int) -> Reencoded:
     """Compares up to `docs` documents, evenly spaced over the store."""
-    again = _Again(store)
+    again: _Again | None = None  # made when there is text to read
     inputs = {source.path: (index, source) for index, source in enumerate(store.plan.inputs)}
     chosen = np.unique(np.linspace(0, store.num_docs - 1, min(docs, store.num_docs)).astype(int)).tolist()
-    compared = 0
+    compared, why_not = 0, ""
     problems = []
     for path, group in groupby(chosen, key=lambda i: store.where(i)[0]):
-        if path == STDIN:
-            continue  # cannot be read again
+        if path == STDIN or not inputs[path][1].is_text:
+            why_not = "standard input cannot be read twice" if path == STDIN else "its sources are tokens, not text"
+            continue
         wanted = {store.where(i)[1]: i for i in group}  # of a record that was split, one document
+        again = again or _Again(store)
         try:
             for position, record in _records(again.read, *inputs[path], list(wanted)):
                 i = wanted[position]
@@ -57,7 +60,7 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
                     problems.append(Problem(f"{SHARDS}/{store.shard_of(i)}.bin", message))
         except InputError as error:
             problems.append(Problem(path, f"its documents cannot be compared: {error}"))
-    return Reencoded(docs=compared, problems=problems)
+    return Reencoded(docs=compared, why_not=why_not, problems=problems)
 
 
 class _Again:

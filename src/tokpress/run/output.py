@@ -89,13 +89,19 @@ def check_same_plan(directory: Path, plan: Plan) -> None:
                 "Choose another --out, or replace it with --overwrite."
             )
         return
-    differences = list(_differences(msgspec.to_builtins(old), msgspec.to_builtins(plan)))
-    shown = "".join(f"\n  {difference}" for difference in differences[:_SHOWN_DIFFERENCES])
-    rest = len(differences) - _SHOWN_DIFFERENCES
     raise UsageError(
-        f"{directory} holds {state} store of something else:{shown}{f'{chr(10)}  and {rest} more' if rest > 0 else ''}\n"
+        f"{directory} holds {state} store of something else:"
+        f"{differences(msgspec.to_builtins(old), msgspec.to_builtins(plan))}\n"
         "Choose another --out, or replace it with --overwrite."
     )
+
+
+def differences(old: Any, new: Any) -> str:
+    """What differs between two records, a line each; the first of them, if there are many."""
+    found = list(_differences(old, new))
+    shown = "".join(f"\n  {difference}" for difference in found[:_SHOWN_DIFFERENCES])
+    rest = len(found) - _SHOWN_DIFFERENCES
+    return shown + (f"\n  and {rest} more" if rest > 0 else "")
 
 
 def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The end of a run: the manifest.
 
-In: the plan, all receipts, and how the run went. Out: a finished store.
+In: the plan, all receipts, and how the run went. Out: a finished store. Imported ids may be wider than their vocabulary
+needs: then `dtype` says so.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tokpress.config import BuildConfig
 from tokpress.engines.framing import Frame
@@ -40,6 +43,8 @@ def seal_store(
     receipts: Receipts,
     parity: Parity,
     run: dict[str, Any],
+    *,
+    dtype: np.dtype[Any] | None = None,
 ) -> Manifest:
     shards = [receipt for unit in range(len(plan.units)) for receipt in receipts[unit]]
     units = [sum((receipt.counts for receipt in receipts[unit]), Counts()) for unit in range(len(plan.units))]
@@ -50,7 +55,7 @@ def seal_store(
     audit_rate = config.check.audit_rate if parity.outcome == "equal" else 0.0
     manifest = Manifest(
         tokenizer=plan.tokenizer,
-        dtype=frame.dtype.name,
+        dtype=(dtype or frame.dtype).name,
         bos_id=frame.bos_id,
         eos_id=frame.eos_id,
         special_tokens=config.tokenizer.special_tokens,

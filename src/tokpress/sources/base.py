@@ -37,6 +37,11 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
         """Whether positions in it are row numbers, not byte offsets."""
         return self.format in ("parquet", "arrow")
 
+    @property
+    def is_text(self) -> bool:
+        """Whether there is text in it, and not another trainer's tokens."""
+        return self.format in FORMATS
+
 
 class Reader(Protocol):
     """Reads one input, as often as it is asked to. Made by `open_reader`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import xxhash
 
 TEMPORARY_SUFFIX = ".tmp"
 _HASH_CHUNK_BYTES = 4 * 1024**2
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS)
 
 
 class SyncFailed(OSError):  # noqa: N818 - reads as what happened
@@ -72,6 +74,71 @@ def write_file(path: Path, data: bytes) -> None:
         file.abort()
         raise
     sync_directory(path.parent)
+
+
+def link_or_copy(source: Path, path: Path, *, copy: bool = False) -> str | None:
+    """The bytes of `source` under one more name. The directory is for the caller to sync.
+
+    Where names cannot share bytes (other file systems, some without links) or must not, a copy: then its checksum is
+    returned, of the bytes as they were read; None for a link.
+    """
+    remove(path)
+    if not copy:
+        try:
+            os.link(source, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        else:
+            return None
+    file = DurableFile(path)
+    try:
+        with source.open("rb", buffering=0) as data:
+            while chunk := data.read(_HASH_CHUNK_BYTES):
+                file.write(chunk)
+        file.commit()
+    except BaseException:
+        file.abort()
+        raise
+    return file.checksum
+
+
+def reserve(path: Path, size: int) -> None:
+    """A file of so many bytes, to be written in any order. The disk's room is taken now: a full disk is an error here, and
+    not a signal that kills whoever writes through a map later."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if size and os.fstat(descriptor).st_size != size:
+            os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+
+
+def write_at(path: Path, offset: int, blocks: Iterable[Any]) -> int:
+    """Blocks one after the other into a reserved file, from `offset` on, and synced; how many bytes it were."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    place = offset
+    try:
+        for block in blocks:
+            view = memoryview(block).cast("B")
+            while view:
+                written = os.pwrite(descriptor, view, place)
+                place += written
+                view = view[written:]
+        _sync(descriptor, path)
+    finally:
+        os.close(descriptor)
+    return place - offset
+
+
+def sync_file(path: Path) -> None:
+    """What was written into a file by other means (a map, another program) reaches the disk."""
+    sync_directory(path)  # the same call, for a file
+
+
+def move_directory(source: Path, path: Path) -> None:
+    """Gives a directory another name, in one step; an empty one there gives way. The caller syncs what is around it."""
+    os.replace(source, path)
 
 
 def remove(path: Path) -> None:

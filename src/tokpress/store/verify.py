@@ -57,6 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     docs: int
     tokens: int
     reencoded_docs: int = 0  # with --deep
+    not_reencoded: str = ""  # and why others were not
     problems: list[Problem]
 
     @property

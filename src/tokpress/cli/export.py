@@ -1,0 +1,94 @@
+"""`tokpress export`: a store as another trainer's files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokpress.cli.options import packing_options
+from tokpress.formats import FORMATS
+
+if TYPE_CHECKING:
+    from tokpress.formats.target import Metadata
+
+_EPILOG = """
+\b
+Examples:
+  tokpress export tokens --to megatron --out tokens-megatron
+  tokpress export tokens --to datatrove --out tokens-ds --split train
+  tokpress export tokens --to npy --max-length 512 --out arrays
+  tokpress export tokens --to parquet --seq-len 2048 --out tokens-parquet
+  tokpress export tokens --to mds --seq-len 8192 --method bestfit --out tokens-mds
+  tokpress export tokens --to arrow --out tokens-hf --json | jq .written_bytes
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("store", type=click.Path())
+@click.option("--to", type=click.Choice(list(FORMATS)), required=True, help="The format. See docs/formats.md.")
+@click.option("--out", type=click.Path(), required=True, help="Directory to make; it appears when it is complete.")
+@click.option("--split", multiple=True, help="Only this split; may be given again. Default: all.")
+@click.option("--seq-len", type=int, metavar="N", help="Rows of N tokens, for formats that have rows.")
+@click.option("--max-length", type=int, metavar="N", help="A document a row of N tokens: --seq-len N --method pad.")
+@click.option(
+    "--method",
+    type=click.Choice(["concat", "bestfit", "pad"]),
+    help="How rows are filled; see tokpress pack. Default: concat; for npy, pad.",
+)
+@packing_options
+@click.option(
+    "--dtype",
+    type=click.Choice(["uint16", "uint32", "int32", "int64"]),
+    help="npy, pt: type of the ids. Default: npy the store's own, pt int32.",
+)
+@click.option(
+    "--merge", is_flag=True, help="megatron: one pair of files a split, copied, instead of links of all shards."
+)
+@click.option("--copy", is_flag=True, help="Copy token files where a link would do.")
+@click.option("--overwrite", is_flag=True, help="Replace an export of something else.")
+@click.option("--workers", type=click.IntRange(min=1), help="Threads. Default: one a core.")
+@click.option("--json", "as_json", is_flag=True, help="Print the export's metadata as JSON on standard output.")
+def command(store: str, to: str, out: str, split: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Write STORE as files that another trainer's own reader opens.
+
+    Where that format is raw ids, the token files are hard links: no second copy of the corpus. Stopped, the same command
+    goes on where it was.
+    """
+    import msgspec
+
+    from tokpress.cli.show import ByteProgress, err_console
+    from tokpress.formats.export import export
+
+    chosen = {name: value for name, value in options.items() if value is not None}
+    bar = ByteProgress(err_console(), "exporting")
+
+    def progress(done: int, total: int) -> None:
+        bar.total = total
+        bar.advance(done)
+
+    try:
+        made = export(store, to=to, out=out, split=split or None, progress=progress, **chosen)
+    finally:
+        bar.close()
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=1))
+    else:
+        click.echo(_said(made, out))
+
+
+def _said(made: Metadata, out: str) -> str:
+    from tokpress.cli.printable import printable
+    from tokpress.cli.show import plural, size
+    from tokpress.formats.base import open_format
+
+    docs = plural(sum(split.docs for split in made.splits.values()), "document")
+    tokens = plural(sum(split.tokens for split in made.splits.values()), "token")
+    rows = sum(split.rows or 0 for split in made.splits.values())
+    counts = [docs, tokens, *([plural(rows, "row")] if rows else [])]
+    files = f"{plural(len(made.files), 'file')}, {size(made.linked_bytes)} linked, {size(made.written_bytes)} written"
+    how = open_format(made.options.to).opened_with.format(
+        out=out, width=4 if made.dtype == "uint32" else 2, seq_len=made.options.seq_len or 2048
+    )
+    what = f"{made.options.to} ({', '.join(made.splits)}): {', '.join(counts)}; {files}"
+    return f"{printable(out)} is {what}\nOpen it: {printable(how)}"

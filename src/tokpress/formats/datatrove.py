@@ -1,0 +1,78 @@
+"""datatrove, nanotron: raw ids (`.ds`), document ends (`.ds.index`), loss (`.ds.loss`), a few words (`.ds.metadata`).
+
+In: shards. Out: `SPLIT/00000_tokens.ds` and what stands beside it; ids and masks are links, the index is u64 ends in tokens.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokpress.errors import InputError
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
+from tokpress.formats.raw import blocks_of, token_paths
+from tokpress.formats.writing import PartWriter
+from tokpress.store.manifest import Receipt
+from tokpress.store.reader import Store
+
+_SUFFIX = ".ds"
+
+
+class DatatroveFormat(Format):
+    opened_with = 'DatatroveFolderDataset("{out}/train", seq_len=2048, token_size={width})'
+    holds_masks = True
+
+    def parts(self, export: Export) -> list[Part]:
+        return [
+            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt))
+            for split, store in export.splits.items()
+            for number, receipt in enumerate(shards_of(store))
+        ]
+
+    def token_files(self, path: Path, given: Given) -> list[TokenFile]:
+        return [_read(file, given.dtype) for file in token_paths(path, _SUFFIX)]
+
+
+def _files(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
+    name = f"{store.split_name}/{number:05d}_tokens{_SUFFIX}"
+    tokenizer = f"{store.manifest.tokenizer.kind}-{store.manifest.tokenizer.fingerprint[:16]}"
+    words = f"{tokenizer}|{store.dtype.itemsize}\n{receipt.tokens}\n{_human(receipt.tokens)}"
+
+    def write(directory: Path, advance: Advance) -> Written:
+        part = PartWriter(export, directory, advance)
+        if "mask" in receipt.files:
+            part.link(receipt, "mask", f"{name}.loss")
+        part.write(f"{name}.metadata", [words.encode()])
+        part.write(f"{name}.index", (ends.astype("<u8") for ends in blocks_of(store.shard(number).ends)))
+        part.link(receipt, "bin", name)
+        return part.receipt()
+
+    return write
+
+
+def _human(tokens: float) -> str:
+    for unit in ("T", "KT", "MT", "GT"):
+        if tokens < 1000:
+            return f"{tokens:.0f} {unit}" if unit == "T" else f"{tokens:.2f} {unit}"
+        tokens /= 1000
+    return f"{tokens:.2f} TT"
+
+
+def _read(path: Path, dtype: np.dtype[Any]) -> TokenFile:
+    """The width of its ids stands in `.metadata`, if that was written; else it is the tokenizer's."""
+    index, words, loss = (path.with_name(path.name + ending) for ending in (".index", ".metadata", ".loss"))
+    if not index.is_file():
+        raise InputError(f"{path} has no {index.name} beside it, which says where its documents end. Write it again.")
+    if words.is_file():
+        width = words.read_text(errors="replace").partition("\n")[0].rpartition("|")[2]
+        dtype = np.dtype(f"<u{width}") if width in ("2", "4") else dtype
+    ends = np.fromfile(index, "<u8").astype(np.int64)
+    tokens = path.stat().st_size // dtype.itemsize
+    if len(ends) and (int(ends[-1]) != tokens or ends[0] < 0 or (ends[1:] < ends[:-1]).any()):
+        raise InputError(
+            f"{index} does not fit {path}: its documents end at token {int(ends[-1]):,}, the file at {tokens:,} (ids of "
+            f"{dtype.itemsize} bytes). Is it the right --tokenizer, or --dtype?"
+        )
+    return TokenFile(path=path, dtype=dtype, tokens=tokens, ends=ends, mask=loss if loss.is_file() else None)

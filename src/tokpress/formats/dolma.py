@@ -1,0 +1,120 @@
+"""dolma, OLMo-core: raw ids without any header (`.npy` by name alone) and a table of documents (`.csv.gz`).
+
+In: shards. Out: `SPLIT/part-0-00000.npy`, a link; `part-0-00000.csv.gz` with `start,end,id,src,loc` for each document (id is
+its number in the split, src and loc where it came from); `labels_mask_part-0-00000.npy`, a link, where there are masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+from isal import isal_zlib
+
+from tokpress.batches import Int64s
+from tokpress.errors import InputError
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
+from tokpress.formats.raw import token_paths
+from tokpress.formats.writing import PartWriter
+from tokpress.store.manifest import Receipt
+from tokpress.store.reader import Store
+
+_COLUMNS = ("start", "end", "id", "src", "loc")
+_MASK = "labels_mask_"
+_BLOCK_DOCS = 2**16
+
+
+class DolmaFormat(Format):
+    opened_with = "paths: {out}/train/part-*.npy"
+    holds_masks = True
+
+    def parts(self, export: Export) -> list[Part]:
+        return [
+            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt))
+            for split, store in export.splits.items()
+            for number, receipt in enumerate(shards_of(store))
+        ]
+
+    def token_files(self, path: Path, given: Given) -> list[TokenFile]:
+        found = [file for file in token_paths(path, ".npy") if not file.name.startswith(_MASK)]
+        return [_read(file, given.dtype) for file in found]
+
+
+def _files(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
+    folder, name = store.split_name, f"part-0-{number:05d}"
+
+    def write(directory: Path, advance: Advance) -> Written:
+        part = PartWriter(export, directory, advance)
+        if "mask" in receipt.files:
+            part.link(receipt, "mask", f"{folder}/{_MASK}{name}.npy")
+        part.write(f"{folder}/{name}.csv.gz", _table(store, number))
+        part.link(receipt, "bin", f"{folder}/{name}.npy")
+        return part.receipt()
+
+    return write
+
+
+def _table(store: Store, number: int) -> Iterator[bytes]:
+    compressor = isal_zlib.compressobj(wbits=31)  # gzip, without a time in its header
+    for rows in _documents(store, number):
+        lines = pa.BufferOutputStream()
+        csv.write_csv(rows, lines, csv.WriteOptions(include_header=False, quoting_style="needed"))
+        yield compressor.compress(lines.getvalue())
+    yield compressor.flush()
+
+
+def _documents(store: Store, number: int) -> Iterator[pa.Table]:
+    shard = store.shard(number)
+    first_doc = int(store.shard_doc_ends[number]) - shard.receipt.docs
+    runs = shard.receipt.sources
+    run_of_doc = np.repeat(np.arange(len(runs)), [docs for _, docs in runs])
+    paths = pa.array([store.plan.inputs[source].path for source, _ in runs], pa.string())
+    for first in range(0, shard.receipt.docs, _BLOCK_DOCS):
+        docs = slice(first, min(first + _BLOCK_DOCS, shard.receipt.docs))
+        ends = np.asarray(shard.ends[docs])
+        starts = np.concatenate(([shard.ends[first - 1] if first else 0], ends[:-1]))
+        numbers = np.arange(first_doc + docs.start, first_doc + docs.stop)
+        columns = [starts, ends, numbers, paths.take(pa.array(run_of_doc[docs])), np.asarray(shard.positions[docs])]
+        yield pa.table([pa.array(column) for column in columns], names=_COLUMNS)
+
+
+def _read(path: Path, dtype: np.dtype[Any]) -> TokenFile:
+    table = path.with_name(path.name.removesuffix(".npy") + ".csv.gz")
+    if not table.is_file():
+        raise InputError(f"{path} has no {table.name} beside it, which says where its documents end. Write it again.")
+    tokens = path.stat().st_size // dtype.itemsize
+    ends = _ends(table)
+    if (int(ends[-1]) if len(ends) else 0) != tokens:
+        raise InputError(
+            f"{table} does not fit {path}: its documents end at token {int(ends[-1]) if len(ends) else 0:,}, the file at "
+            f"{tokens:,} (ids of {dtype.itemsize} bytes). Is it the right --tokenizer, or --dtype?"
+        )
+    mask = path.with_name(_MASK + path.name)
+    return TokenFile(path=path, dtype=dtype, tokens=tokens, ends=ends, mask=mask if mask.is_file() else None)
+
+
+def _ends(table: Path) -> Int64s:
+    with pa.CompressedInputStream(pa.OSFile(str(table)), "gzip") as stream:
+        data = stream.read()
+    if not data:
+        return np.empty(0, np.int64)
+    try:
+        rows = csv.read_csv(
+            pa.BufferReader(data),
+            csv.ReadOptions(column_names=list(_COLUMNS)),
+            csv.ParseOptions(newlines_in_values=True),
+            csv.ConvertOptions(include_columns=["start", "end"], column_types={"start": pa.int64(), "end": pa.int64()}),
+        )
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{table} is no table of start,end,id,src,loc: {error}.") from error
+    starts, ends = (rows[name].to_numpy() for name in ("start", "end"))
+    if not np.array_equal(starts, np.concatenate(([0], ends[:-1]))) or (ends < starts).any():
+        raise InputError(
+            f"{table} lists documents that do not follow each other. Only whole token files can be adopted."
+        )
+    found: Int64s = ends.astype(np.int64)
+    return found

@@ -1,0 +1,132 @@
+"""Megatron-LM, NeMo, GPT-NeoX: raw ids (`.bin`) and an index (`.idx`).
+
+In: shards. Out: `SPLIT.bin` and `SPLIT.idx`, or `SPLIT-00000.bin`, ... if there are several shards, all of them links, and
+`SPLIT.txt`, which lists them for `--data-args-path`. With `merge`, one pair a split, copied.
+
+    .idx  "MMIDIDX\\0\\0" · u64 1 · u8 dtype · u64 sequences · u64 documents + 1 · i32 length[] · i64 byte offset[] ·
+          i64 first sequence of each document[], and one more
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokpress.batches import Int64s
+from tokpress.errors import InputError, StoreError
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
+from tokpress.formats.raw import joined_parts, lengths_of, token_paths
+from tokpress.formats.writing import PartWriter
+from tokpress.store.manifest import Receipt
+from tokpress.store.reader import Store
+
+_MAGIC = b"MMIDIDX\0\0"
+_HEADER = struct.Struct("<9sQBQQ")
+# There is no code for u32. Ids are far below 2^31, so the bytes of an i32 are the same: a u32 file is called that.
+_CODES = {2: 8, 4: 4}
+_WIDTHS = {code: np.dtype(f"<u{width}") for width, code in _CODES.items()}
+_LONGEST = 2**31 - 1  # lengths are i32
+
+
+class MegatronFormat(Format):
+    opened_with = "--data-args-path {out}/train.txt"
+    in_directories = False
+    can_merge = True
+
+    def parts(self, export: Export) -> list[Part]:
+        parts: list[Part] = []
+        for split, store in export.splits.items():
+            shards = shards_of(store)
+            if export.options.merge or not shards:
+                parts += joined_parts(export, store, f"{split}.bin")
+                parts.append(Part(f"{split}.idx", store.num_docs * 12, _index_of_split(export, store, split)))
+                continue
+            for number, receipt in enumerate(shards):
+                size = receipt.files["bin"].bytes + receipt.docs * 12
+                parts.append(Part(_prefix(export, split, number), size, _pair(export, store, number, receipt)))
+        return parts
+
+    def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:  # noqa: ARG002
+        lists = {}
+        for split, store in export.splits.items():
+            count = 1 if export.options.merge else max(len(shards_of(store)), 1)
+            prefixes = [os.fspath(export.final / _prefix(export, split, number)) for number in range(count)]
+            lists[f"{split}.txt"] = ("\n".join(prefixes) + "\n").encode()
+        return lists
+
+    def token_files(self, path: Path, given: Given) -> list[TokenFile]:  # noqa: ARG002
+        return [_read(bin_path) for bin_path in token_paths(path, ".bin", beside=".idx")]
+
+
+def _prefix(export: Export, split: str, number: int) -> str:
+    several = not export.options.merge and len(shards_of(export.splits[split])) > 1
+    return f"{split}-{number:05d}" if several else split
+
+
+def _pair(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
+    prefix = _prefix(export, store.split_name, number)
+
+    def write(directory: Path, advance: Advance) -> Written:
+        part = PartWriter(export, directory, advance)
+        part.link(receipt, "bin", f"{prefix}.bin")
+        part.write(f"{prefix}.idx", _index(lengths_of(store, number), store))
+        return part.receipt()
+
+    return write
+
+
+def _index_of_split(export: Export, store: Store, split: str) -> Any:
+    def write(directory: Path, advance: Advance) -> Written:
+        part = PartWriter(export, directory, advance)
+        part.write(f"{split}.idx", _index(store.doc_lengths(), store))
+        return part.receipt()
+
+    return write
+
+
+def _index(lengths: Int64s, store: Store) -> Iterator[Any]:
+    if len(lengths) and int(lengths.max()) > _LONGEST:
+        raise StoreError(
+            f"{store.path} has a document of {int(lengths.max()):,} tokens; Megatron's index counts up to {_LONGEST:,}. "
+            "Choose a format without that limit: --to datatrove, dolma, parquet."
+        )
+    docs, width = len(lengths), store.dtype.itemsize
+    yield _HEADER.pack(_MAGIC, 1, _CODES[width], docs, docs + 1)
+    yield lengths.astype("<i4")
+    yield ((np.cumsum(lengths) - lengths) * width).astype("<i8")
+    yield np.arange(docs + 1, dtype="<i8")
+
+
+def _read(path: Path) -> TokenFile:
+    index = path.with_suffix(".idx")
+    data = np.memmap(index, np.uint8, "r") if index.stat().st_size else np.empty(0, np.uint8)
+    if len(data) < _HEADER.size:
+        raise InputError(f"{index} is no Megatron index: it has {len(data)} bytes. Is it whole?")
+    magic, version, code, sequences, documents = _HEADER.unpack(data[: _HEADER.size].tobytes())
+    if magic != _MAGIC or version != 1:
+        raise InputError(f"{index} is no Megatron index of version 1. Was it written by Megatron's own tools?")
+    if code not in _WIDTHS:
+        raise InputError(f"{index} says that ids are of type {code}; only 8 (u16) and 4 (i32) can be adopted.")
+    dtype = _WIDTHS[code]
+    if len(data) < _HEADER.size + 12 * sequences + 8 * documents or not documents:
+        raise InputError(f"{index} is cut off: it should list {sequences:,} sequences. Copy it again.")
+    after_lengths = _HEADER.size + 4 * sequences
+    after_pointers = after_lengths + 8 * sequences
+    lengths = np.frombuffer(data[_HEADER.size : after_lengths], "<i4").astype(np.int64)
+    pointers = np.frombuffer(data[after_lengths:after_pointers], "<i8")
+    bounds = np.frombuffer(data[after_pointers : after_pointers + 8 * documents], "<i8")
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    tokens = path.stat().st_size // dtype.itemsize
+    if (lengths < 0).any() or not np.array_equal(pointers, ends[:-1] * dtype.itemsize) or ends[-1] != tokens:
+        raise InputError(
+            f"{index} does not say that its sequences follow each other through all of {path}. Rebuild it."
+        )
+    if bounds[0] != 0 or bounds[-1] != sequences or (bounds[1:] < bounds[:-1]).any():
+        raise InputError(f"{index} is damaged: its documents do not cover its sequences. Copy it again.")
+    # A document may be several sequences (sentences): it ends where its last one does.
+    return TokenFile(path=path, dtype=dtype, tokens=tokens, ends=ends[bounds[1:]])

@@ -1,0 +1,101 @@
+"""What formats of raw ids share.
+
+In: the shards of a split. Out: one file of all of them, each shard a stretch of it; lengths of documents; and for files that
+are to be imported, their paths and, where there is no index, the ends of documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokpress.batches import Ids, Int64s
+from tokpress.errors import InputError, UsageError
+from tokpress.formats.base import Advance, Export, Part, Written, shards_of
+from tokpress.formats.writing import BLOCK_BYTES, PartWriter
+from tokpress.store.manifest import Receipt
+from tokpress.store.reader import Store
+
+
+def joined_parts(export: Export, store: Store, name: str) -> list[Part]:
+    """All shards end to end in one file. A single one is linked."""
+    shards = shards_of(store)
+    size = store.num_tokens * store.dtype.itemsize
+    if len(shards) == 1:
+        return [Part(name, size, _linked(export, shards[0], name))]
+    if not shards:
+        return [Part(name, 0, _stretch(export, store, name, None))]
+    return [
+        Part(f"{name}-{number:05d}", receipt.files["bin"].bytes, _stretch(export, store, name, number))
+        for number, receipt in enumerate(shards)
+    ]
+
+
+def _linked(export: Export, receipt: Receipt, name: str) -> Any:
+    def write(directory: Path, advance: Advance) -> Written:
+        part = PartWriter(export, directory, advance)
+        part.link(receipt, "bin", name)
+        return part.receipt()
+
+    return write
+
+
+def _stretch(export: Export, store: Store, name: str, number: int | None) -> Any:
+    def write(directory: Path, advance: Advance) -> Written:
+        part = PartWriter(export, directory, advance)
+        width = store.dtype.itemsize
+        ids: Ids = np.empty(0, store.dtype) if number is None else store.shard(number).ids
+        start = 0 if number is None else int(store.shard_token_ends[number]) - len(ids)
+        part.write_at(name, store.num_tokens * width, start * width, blocks_of(ids))
+        return part.receipt()
+
+    return write
+
+
+def blocks_of(array: Any) -> Iterator[Any]:
+    """A mapped array in pieces, so that no more of it than one has to be in memory."""
+    step = max(BLOCK_BYTES // array.itemsize, 1)
+    return (array[first : first + step] for first in range(0, len(array), step))
+
+
+def lengths_of(store: Store, number: int) -> Int64s:
+    """Tokens of each document of a shard."""
+    lengths: Int64s = np.diff(store.shard(number).ends, prepend=0)
+    return lengths
+
+
+def token_paths(path: Path, suffix: str, *, beside: str | None = None) -> list[Path]:
+    """The token files that a user means: one file, a prefix of its name, or all in a directory, by name.
+
+    `beside`: the ending that stands beside each, instead of `suffix`.
+    """
+    if path.is_dir():
+        found = sorted(entry for entry in path.iterdir() if entry.name.endswith(suffix) and entry.is_file())
+    elif path.is_file():
+        named = path.with_suffix(suffix) if beside and path.suffix == beside else path
+        found = [named] if named.is_file() else []
+    else:
+        named = path.with_name(path.name + suffix)
+        found = [named] if named.is_file() else []
+    if not found:
+        raise UsageError(f"no *{suffix} at {path}. Name a token file, or a directory of them.")
+    for file in found if beside else []:
+        if not file.with_suffix(beside or "").is_file():
+            raise InputError(
+                f"{file} has no {file.with_suffix(beside or '').name} beside it, which says where its documents end."
+            )
+    return found
+
+
+def ends_after(ids: Ids, token: int) -> Int64s:
+    """Where documents end that end with `token`, and the end of what follows the last of them, if anything does."""
+    found, place = [np.empty(0, np.int64)], 0
+    for block in blocks_of(ids):
+        found.append(np.flatnonzero(block == token) + (place + 1))
+        place += len(block)
+    ends = np.concatenate(found)
+    cut = place > (ends[-1] if len(ends) else 0)
+    return np.append(ends, place) if cut else ends

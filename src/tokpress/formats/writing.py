@@ -1,0 +1,89 @@
+"""The files of one part.
+
+In: arrays, or files of the store. Out: whole files in the directory of an export, and the part's receipt. What is raw ids
+in the store and in the format alike is linked: one more name for the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tokpress.errors import StoreError
+from tokpress.formats.base import Advance, Export, Written
+from tokpress.store.durable import DurableFile, link_or_copy, reserve, sync_directory, write_at
+from tokpress.store.manifest import Receipt, verify_hint
+
+BLOCK_BYTES = 8 * 1024**2  # worked on at a time, so that memory does not grow with a file
+
+
+class PartWriter:
+    """Writes the files of a part, one after the other; `receipt` when all of them are there."""
+
+    def __init__(self, export: Export, directory: Path, advance: Advance) -> None:
+        self._export = export
+        self._directory = directory
+        self._advance = advance
+        self._files: dict[str, int] = {}
+        self._linked = self._written = 0
+
+    def link(self, receipt: Receipt, extension: str, name: str) -> None:
+        """A file of a shard under another name; a copy where links cannot be, or are not wanted."""
+        store = self._export.store
+        entry = receipt.files[extension]
+        checksum = link_or_copy(
+            store.path / receipt.path(extension), self._directory / name, copy=self._export.options.copy
+        )
+        if checksum is None:
+            self._linked += entry.bytes
+        else:
+            self._written += entry.bytes
+        size = (self._directory / name).stat().st_size
+        if size != entry.bytes or checksum not in (None, entry.xxh3):
+            raise StoreError(f"{store.path / receipt.path(extension)} is damaged. {verify_hint(store.path)}")
+        self._files[name] = entry.bytes
+        self._advance(entry.bytes)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[DurableFile]:
+        """A file to be written from its start to its end; it exists when the block is left without an error."""
+        file = DurableFile(self._directory / name)
+        try:
+            yield file
+            file.commit()
+        except BaseException:
+            file.abort()
+            raise
+        self._files[name] = file.bytes
+        self._written += file.bytes
+
+    def write(self, name: str, blocks: Iterable[Any]) -> None:
+        """A file from arrays that are little-endian."""
+        with self.open(name) as file:
+            for block in self._told(blocks):
+                file.write(block)
+
+    def write_at(self, name: str, size: int, offset: int, blocks: Iterable[Any]) -> None:
+        """A stretch of a file of `size` bytes that other parts write to, too."""
+        reserve(self._directory / name, size)
+        self._files[name] = size
+        self._written += write_at(self._directory / name, offset, self._told(blocks))
+
+    def mapped(self, name: str, size: int, written: int) -> None:
+        """Accounts for so many bytes of a shared file that were written through a map, and synced."""
+        self._files[name] = size
+        self._written += written
+        self._advance(written)
+
+    def _told(self, blocks: Iterable[Any]) -> Iterable[Any]:
+        for block in blocks:
+            yield block
+            self._advance(memoryview(block).nbytes)
+
+    def receipt(self, **note: Any) -> Written:
+        """Everything is on the disk when this returns."""
+        for directory in {(self._directory / name).parent for name in self._files}:
+            sync_directory(directory)
+        return Written(files=self._files, linked=self._linked, written=self._written, note=note)

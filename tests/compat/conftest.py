@@ -1,0 +1,43 @@
+"""The peers' own readers and writers: run by `make compat`, in an environment that has them; skipped elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))  # for its stand-ins
+
+from formats.conftest import empty_store, make_store  # noqa: F401 - fixtures
+
+Peer = Callable[[str], Any]
+
+
+@pytest.fixture
+def peer() -> Peer:
+    """A module of a peer, or the test is skipped."""
+
+    def find(name: str) -> ModuleType:
+        try:
+            return import_module(name)
+        except ImportError as error:
+            if os.environ.get("TOKPRESS_COMPAT") == "1":  # `make compat`: here they must be
+                raise
+            pytest.skip(f"needs {name.partition('.')[0]} ({error}); `make compat` installs it")
+
+    return find
+
+
+@pytest.fixture
+def stood_in() -> Iterator[None]:
+    """For peers that import packages of pictures and clouds, which are not here and not used for tokens."""
+    from standins import stand_in
+
+    with stand_in():
+        yield

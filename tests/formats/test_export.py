@@ -1,0 +1,359 @@
+"""tokpress.export: links, receipts, one step at the end; what it refuses, and what it says."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tokpress
+from tokpress.errors import StoreError, UsageError
+from tokpress.formats import FORMATS
+from tokpress.formats.base import open_format
+from tokpress.formats.target import Target
+from tokpress.store import durable
+
+from . import readers
+from .conftest import LENGTHS, MakeStore
+from .stores import documents
+
+OPTIONS: dict[str, dict[str, Any]] = {"npy": {"seq_len": 8}, "pt": {"seq_len": 8}}
+LINKED = ("megatron", "datatrove", "dolma")
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
+
+
+def disk_use(*directories: Path) -> int:
+    """Bytes on the disk: a file with several names counts once."""
+    files = [path.stat() for top in directories for path in top.rglob("*") if path.is_file()]
+    return sum({info.st_ino: info.st_size for info in files}.values())
+
+
+class TestLinks:
+    @pytest.mark.parametrize("to", LINKED)
+    def test_add_no_token_bytes_to_the_disk(self, make_store: MakeStore, tmp_path: Path, to: str) -> None:
+        store = make_store({"train": [[50_000, 20_000], [30_000]], "val": [[10_000]]}, masks=to != "megatron")
+        before = disk_use(store.path)
+        made = tokpress.export(store, to=to, out=tmp_path / "out")
+        grown = disk_use(store.path, tmp_path / "out") - before
+        assert made.linked_bytes == 110_000 * (2 if to == "megatron" else 3)
+        assert grown < 5000  # indices and metadata.json
+        linked = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.stat().st_nlink > 1]
+        assert sum(path.stat().st_size for path in linked) == made.linked_bytes
+        stored = {path.stat().st_ino for path in (store.path / "shards").iterdir()}
+        assert {path.stat().st_ino for path in linked} <= stored
+
+    def test_of_one_shard_is_one_pair(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store({"train": [[5, 6]]})
+        made = tokpress.export(store, to="megatron", out=tmp_path / "out")
+        assert set(made.files) == {"train.bin", "train.idx", "train.txt"}
+
+    def test_a_single_shard_is_linked_for_nanogpt(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store({"train": [[5, 6]], "val": [[3]]})
+        tokpress.export(store, to="nanogpt", out=tmp_path / "out")
+        assert all(path.stat().st_nlink == 2 for path in (tmp_path / "out").glob("*.bin"))
+
+    @pytest.mark.parametrize("to", LINKED)
+    def test_are_copies_if_asked_for(self, make_store: MakeStore, tmp_path: Path, to: str) -> None:
+        store = make_store(LENGTHS)
+        made = tokpress.export(store, to=to, out=tmp_path / "out", copy=True)
+        assert made.linked_bytes == 0
+        assert all(path.stat().st_nlink == 1 for path in (tmp_path / "out").rglob("*") if path.is_file())
+        linked = tokpress.export(store, to=to, out=tmp_path / "linked")
+        assert {name: size for name, size in made.files.items() if name != "train.txt" and name != "val.txt"} == {
+            name: size for name, size in linked.files.items() if name != "train.txt" and name != "val.txt"
+        }
+
+    @pytest.fixture
+    def other_file_system(self, tmp_path: Path) -> Iterator[Path]:
+        shared = Path("/dev/shm")
+        if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is no second file system here")
+        directory = Path(tempfile.mkdtemp(dir=shared))
+        yield directory
+        shutil.rmtree(directory)
+
+    def test_across_file_systems_are_copies(self, make_store: MakeStore, other_file_system: Path) -> None:
+        store = make_store(LENGTHS)
+        made = tokpress.export(store, to="datatrove", out=other_file_system / "out")
+        assert made.linked_bytes == 0
+        assert readers.datatrove(other_file_system / "out" / "train")[0] == documents(store)
+
+    def test_where_there_are_none_are_copies(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(source: Path, target: Path) -> None:
+            raise OSError(errno.EPERM, "no links here")
+
+        store = make_store(LENGTHS)
+        monkeypatch.setattr(durable.os, "link", refuse)
+        made = tokpress.export(store, to="datatrove", out=tmp_path / "out")
+        assert made.linked_bytes == 0
+        assert readers.datatrove(tmp_path / "out" / "train")[0] == documents(store)
+
+    def test_a_damaged_shard_is_not_copied(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store({"train": [[50, 20]]})
+        path = store.path / "shards" / "train-00000-000.bin"
+        path.write_bytes(bytes(path.stat().st_size))
+        with pytest.raises(
+            StoreError, match=r"train-00000-000\.bin is damaged\. Look at the whole store: tokpress verify"
+        ):
+            tokpress.export(store, to="datatrove", out=tmp_path / "out", copy=True)
+        path.write_bytes(b"short")
+        with pytest.raises(StoreError, match=r"train-00000-000\.bin"):
+            tokpress.export(store, to="megatron", out=tmp_path / "linked")
+        assert not (tmp_path / "linked").exists()
+
+
+class TestSplits:
+    def test_all_are_exported_unless_one_is_named(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store(LENGTHS)
+        assert set(tokpress.export(store, to="datatrove", out=tmp_path / "all").splits) == {"train", "val"}
+        alone = tokpress.export(store, to="datatrove", out=tmp_path / "one", split="val")
+        assert set(alone.splits) == {"val"}
+        assert alone.splits["val"].docs == 2
+        assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["metadata.json", "val"]
+
+    def test_one_that_is_not_there_is_an_error(self, make_store: MakeStore, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=r"has no split 'test'. Choose one that it has: train, val"):
+            tokpress.export(make_store(LENGTHS), to="npy", seq_len=4, out=tmp_path / "out", split="test")
+
+
+class TestMetadata:
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_says_what_it_is_and_how_it_was_made(self, make_store: MakeStore, tmp_path: Path, to: str) -> None:
+        store = make_store(LENGTHS)
+        made = tokpress.export(store, to=to, out=tmp_path / "out", **OPTIONS.get(to, {}))
+        stored = json.loads((tmp_path / "out" / "metadata.json").read_text())
+        assert stored["store"] == store.fingerprint
+        assert stored["tokenizer"]["fingerprint"] == store.manifest.tokenizer.fingerprint
+        assert stored["splits"]["train"]["docs"] == store.num_docs
+        assert stored["splits"]["train"]["tokens"] == store.num_tokens
+        assert stored["options"]["to"] == to
+        assert stored["made_with"] == f"tokpress {tokpress.__version__}"
+        files = contents(tmp_path / "out")
+        del files["metadata.json"]
+        assert stored["files"] == {name: len(data) for name, data in files.items()}
+        assert made.linked_bytes + made.written_bytes == sum(stored["files"].values())
+        if to not in ("megatron", "datatrove", "dolma", "nanogpt", "llmc", "litdata"):
+            assert stored["splits"]["train"]["rows"] > 0
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("to", ["megatron", "nanogpt", "llmc", "litdata"])
+    def test_of_masks_say_which_format_has_them(self, make_store: MakeStore, tmp_path: Path, to: str) -> None:
+        said = rf"{to} has no place for a loss mask, and split 'train'.*--to datatrove, dolma, npy"
+        with pytest.raises(UsageError, match=said):
+            tokpress.export(make_store(LENGTHS, masks=True), to=to, out=tmp_path / "out")
+        assert not list(tmp_path.iterdir())
+
+    def test_of_32_bits_say_which_format_has_them(self, make_store: MakeStore, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match=r"nanogpt holds 16-bit ids.*--to megatron, datatrove, dolma, llmc"):
+            tokpress.export(make_store(LENGTHS, dtype="uint32"), to="nanogpt", out=tmp_path / "out")
+
+    @pytest.mark.parametrize(
+        ("to", "options", "said"),
+        [
+            ("npy", {}, "--to npy writes sequences of one length. Say which: --seq-len 2048"),
+            ("pt", {}, "--to pt writes sequences of one length"),
+            ("megatron", {"seq_len": 8}, "--to megatron has no sequences: its reader cuts them.*Leave --seq-len out"),
+            ("parquet", {"method": "pad"}, "--method and its options are for sequences of one length"),
+            ("litdata", {"seq_len": 8, "method": "pad"}, "has no place for padding: it takes --method concat alone"),
+            ("npy", {"seq_len": 8, "max_length": 8}, "--max-length N is --seq-len N with --method pad"),
+            ("npy", {"seq_len": 8, "overlap": 1}, "--overlap is for --method concat"),
+            ("pt", {"seq_len": 8, "dtype": "uint16"}, "--dtype uint16: --to pt takes int32, int64"),
+            ("dolma", {"dtype": "int32"}, "--to dolma has the store's own; leave it out"),
+            ("dolma", {"merge": True}, "--merge is for --to megatron"),
+            ("mosaic", {}, "there is no format 'mosaic'. Choose one of megatron, datatrove"),
+            ("parquet", {"seq_len": 8, "method": "bestfit"}, "Make it: tokpress pack"),
+            ("npy", {"seq_len": 0}, "a sequence cannot have 0 tokens"),
+        ],
+    )
+    def test_of_options(
+        self, make_store: MakeStore, tmp_path: Path, to: str, options: dict[str, Any], said: str
+    ) -> None:
+        with pytest.raises(tokpress.TokpressError, match=said):
+            tokpress.export(make_store({"train": [[3, 4]]}), to=to, out=tmp_path / "out", **options)
+        assert not list(tmp_path.iterdir())
+
+    def test_of_a_store_without_a_separator(self, make_store: MakeStore, tmp_path: Path) -> None:
+        import msgspec
+
+        from tokpress.store.manifest import write_manifest
+
+        store = make_store(LENGTHS, eos=False)
+        info = msgspec.structs.replace(store.manifest.tokenizer, eos_token=None)
+        write_manifest(store.path, msgspec.structs.replace(store.manifest, tokenizer=info))
+        with pytest.raises(UsageError, match="has no EOS and its tokenizer names none"):
+            tokpress.export(store.path, to="llmc", out=tmp_path / "out")
+
+    def test_of_a_place_that_is_taken(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store(LENGTHS)
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "thesis.tex").write_text("")
+        for overwrite in (False, True):
+            with pytest.raises(UsageError, match="is not empty and not an export"):
+                tokpress.export(store, to="datatrove", out=tmp_path / "mine", overwrite=overwrite)
+        (tmp_path / "file").write_text("")
+        with pytest.raises(UsageError, match="is not a directory"):
+            tokpress.export(store, to="datatrove", out=tmp_path / "file")
+        with pytest.raises(UsageError, match="is inside the store itself"):
+            tokpress.export(store, to="datatrove", out=store.path / "out")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine"]
+
+    def test_an_empty_directory_will_do(self, make_store: MakeStore, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        tokpress.export(make_store(LENGTHS), to="datatrove", out=tmp_path / "out")
+        assert (tmp_path / "out" / "metadata.json").is_file()
+
+    def test_every_format_keeps_the_contract(self) -> None:
+        for name in FORMATS:
+            form = open_format(name)
+            assert form.methods
+            assert "{out}" in form.opened_with
+            assert form.seq_len in ("no", "may", "must")
+
+
+class TestAgain:
+    def test_finished_is_left_alone(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store(LENGTHS)
+        first = tokpress.export(store, to="parquet", out=tmp_path / "out")
+        when = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+        assert tokpress.export(store, to="parquet", out=tmp_path / "out") == first
+        assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == when
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_of_something_else_is_refused_with_the_difference(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store, other = make_store(LENGTHS), make_store(LENGTHS, seed=1)
+        tokpress.export(store, to="npy", seq_len=8, out=tmp_path / "out")
+        with pytest.raises(
+            UsageError, match=r"a finished export of something else:\n  options.seq_len: was 8, is 9\nChoose"
+        ):
+            tokpress.export(store, to="npy", seq_len=9, out=tmp_path / "out")
+        with pytest.raises(UsageError, match=rf"store: was {store.fingerprint}, is {other.fingerprint}"):
+            tokpress.export(other, to="npy", seq_len=8, out=tmp_path / "out")
+
+    def test_overwrite_replaces_it(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store(LENGTHS)
+        tokpress.export(store, to="datatrove", out=tmp_path / "out")
+        tokpress.export(store, to="npy", seq_len=9, out=tmp_path / "out", overwrite=True)
+        assert not list((tmp_path / "out").rglob("*.ds"))
+        assert (tmp_path / "out" / "train" / "input.npy").is_file()
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_what_a_run_left_when_it_had_replaced_the_old_is_removed(
+        self, make_store: MakeStore, tmp_path: Path
+    ) -> None:
+        store = make_store(LENGTHS)
+        tokpress.export(store, to="datatrove", out=tmp_path / "out.old")
+        tokpress.export(store, to="dolma", out=tmp_path / "out")
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_two_at_once_are_refused(self, make_store: MakeStore, tmp_path: Path) -> None:
+        from tokpress.store.lock import StoreLock
+
+        with StoreLock(tmp_path / "out.partial"), pytest.raises(StoreError, match="is being written by another run"):
+            tokpress.export(make_store(LENGTHS), to="datatrove", out=tmp_path / "out")
+
+
+class StoppedError(Exception):
+    pass
+
+
+def is_stopped(monkeypatch: pytest.MonkeyPatch, store: tokpress.Store, after: int, **options: Any) -> bool:
+    """An export by one thread that fails when it has written so many parts; whether it came to that."""
+    finish = Target.finish
+    done: list[str] = []
+
+    def count(self: Target, part: str, written: Any) -> None:
+        if len(done) == after:
+            raise StoppedError
+        finish(self, part, written)
+        done.append(part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "finish", count)
+        try:
+            tokpress.export(store, workers=1, **options)
+        except StoppedError:
+            return True
+    return False
+
+
+class TestStopped:
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_anywhere_leaves_no_export_and_goes_on(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+    ) -> None:
+        store = make_store({"train": [[9, 30], [8, 2, 60], [5]], "val": [[5, 5], [3]]})
+        options = OPTIONS.get(to, {})
+        tokpress.export(store, to=to, out=tmp_path / "whole", **options)
+        expected = contents(tmp_path / "whole")
+        out, stops = tmp_path / "out", 0
+        while is_stopped(monkeypatch, store, min(stops, 1), to=to, out=out, **options):  # a part further each time
+            assert not out.exists()
+            stops += 1
+        assert stops >= 2
+        found = contents(out)
+        for split in ("train", "val"):  # they name the place
+            for files in (expected, found):
+                files.pop(f"{split}.txt", None)
+        del expected["metadata.json"], found["metadata.json"]
+        assert found == expected
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
+
+    def test_parts_that_have_a_receipt_are_not_written_again(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = make_store({"train": [[9, 30], [8, 2, 60], [5]]})
+        assert is_stopped(monkeypatch, store, 2, to="parquet", out=tmp_path / "out")
+        files = tmp_path / "out.partial" / "files" / "train"
+        when = {path.name: path.stat().st_mtime_ns for path in files.iterdir()}
+        (files / "00001.parquet").unlink()  # a receipt without its file does not count
+        tokpress.export(store, to="parquet", out=tmp_path / "out")
+        after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "train").iterdir()}
+        assert after["00000.parquet"] == when["00000.parquet"]
+        assert after["00001.parquet"] != when["00001.parquet"]
+
+    def test_of_something_else_is_refused(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = make_store(LENGTHS)
+        assert is_stopped(monkeypatch, store, 1, to="parquet", out=tmp_path / "out")
+        with pytest.raises(UsageError, match="an unfinished export of something else"):
+            tokpress.export(store, to="datatrove", out=tmp_path / "out")
+        tokpress.export(store, to="datatrove", out=tmp_path / "out", overwrite=True)
+        assert readers.datatrove(tmp_path / "out" / "train")[0] == documents(store)
+
+
+def test_progress_is_told_to_the_end(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store({"train": [[5000, 600], [700]]})
+    heard: list[tuple[int, int]] = []
+    tokpress.export(
+        store, to="npy", seq_len=8, out=tmp_path / "out", progress=lambda done, total: heard.append((done, total))
+    )
+    assert sum(done for done, _ in heard) == heard[0][1] > 0
+
+
+def test_many_threads_write_the_same_bytes(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tokpress.formats import rows
+
+    monkeypatch.setattr(rows.Sequences.ranges, "__defaults__", (500,))
+    store = make_store({"train": [np.random.default_rng(0).integers(0, 90, 200).tolist()]}, masks=True)
+    for workers in (1, 7):
+        tokpress.export(store, to="npy", seq_len=8, out=tmp_path / str(workers), workers=workers)
+    one, many = contents(tmp_path / "1"), contents(tmp_path / "7")
+    assert one == many

@@ -1,0 +1,3 @@
+"""Stores whose exports are adopted again."""
+
+from formats.conftest import empty_store, make_store  # noqa: F401 - fixtures
