@@ -20,6 +20,12 @@ from tokpress.store.verify import verify_store
 OPTIONS = ["--tokenizer", "bytes", "--unit-size", "20kB", "--shard-size", "6kB", "--max-rejects", "100%"]
 
 
+SUPERVISED = [  # masks, split records and two splits
+    *("--prompt-field", "text", "--completion-field", "answer", "--prompt-separator", "="),
+    *("--val-fraction", "0.3", "--max-length", "150", "--overlong", "split"),
+]
+
+
 def write_corpus(directory: Path, seed: int) -> list[Path]:
     """Files of several formats, with bad records in them."""
     import gzip
@@ -30,12 +36,13 @@ def write_corpus(directory: Path, seed: int) -> list[Path]:
     directory.mkdir(parents=True)
     rng = random.Random(seed)
     texts = make_texts(600, seed)
-    lines = [json.dumps({"text": text}).encode() for text in texts]
+    lines = [json.dumps({"text": text, "answer": f"{len(text)}!"}).encode() for text in texts]
     for _ in range(20):
         lines.insert(rng.randrange(len(lines)), rng.choice([b"not json", b'{"text": 1}', b"{}", b'{"text": "\xff"}']))
     (directory / "a.jsonl").write_bytes(b"\n".join(lines))
     (directory / "b.jsonl.gz").write_bytes(gzip.compress(b"\n".join(lines[:200]), mtime=0))
-    pq.write_table(pa.table({"text": texts[:200]}), directory / "c.parquet", row_group_size=30)
+    table = pa.table({"text": texts[:200], "answer": [f"{len(text)}!" for text in texts[:200]]})
+    pq.write_table(table, directory / "c.parquet", row_group_size=30)
     return sorted(directory.iterdir())
 
 

@@ -22,6 +22,9 @@ SEED = int(os.environ.get("TOKPRESS_CRASH_SEED", "0"))
 LOSSES = 400 if EVERYTHING else 25
 OPTIONS = {"tokenizer": "bytes", "unit_size": "20kB", "shard_size": "6kB", "max_rejects": "100%", "workers": 1}
 
+SUPERVISED = {"prompt_field": "text", "completion_field": "answer", "val_fraction": 0.3, "max_length": 150}
+SUPERVISED |= {"overlong": "split"}
+
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +53,13 @@ def losses(changes: list[Change], seed: int) -> Iterator[tuple[int, random.Rando
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("in_this_process")
 class TestPowerLoss:
-    def test_a_build_goes_on_to_the_same_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        inputs = write_corpus(tmp_path / "in", 3)
+    @pytest.mark.parametrize("options", [{}, SUPERVISED], ids=["plain", "supervised"])
+    def test_a_build_goes_on_to_the_same_store(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
+    ) -> None:
+        inputs = write_corpus(tmp_path / "in", 3)[: 1 if options else None]
         out = tmp_path / "store"
-        changes = recorded(monkeypatch, inputs, out)
+        changes = recorded(monkeypatch, inputs, out, **options)
         expected = contents(out)
         assert len(changes) > 500
         for number, (when, rng) in enumerate(losses(changes, SEED)):
@@ -62,7 +68,7 @@ class TestPowerLoss:
             check_honest(image)
             shutil.rmtree(out)
             image.rename(out)
-            build(inputs, out)
+            build(inputs, out, **options)
             assert contents(out) == expected, f"TOKPRESS_CRASH_SEED={SEED}, loss {number} after {when} changes"
 
     def test_what_is_finished_stays_finished(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,10 +76,43 @@ def test_whatever_the_workers_the_memory_and_the_batches(
     assert stores[0] == stores[1] == stores[2]
 
 
+SUPERVISED: dict[str, Any] = {"prompt_field": "text", "completion_field": "id", "overlong": "split"}
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    corpus=st.lists(st.tuples(st.sampled_from(["jsonl", "jsonl.gz"]), records.map(b"\n".join)), min_size=1, max_size=3),
+    cuts=cuts,
+    used=st.lists(resources, min_size=2, max_size=2),
+    share=st.sampled_from([{"val_fraction": 0.4}, {"val_docs": 5}, {"val_fraction": 0.5, "split_key": "text"}]),
+    max_length=st.integers(1, 40),
+)
+def test_of_masks_and_two_splits_too(
+    tmp_path_factory: pytest.TempPathFactory, corpus: Any, cuts: Any, used: list[Any], share: Any, max_length: int
+) -> None:
+    folder = tmp_path_factory.mktemp("same")
+    inputs = write(folder / "in", corpus)
+    stores = []
+    for workers, resources in zip((1, 2), used, strict=True):
+        options: dict[str, Any] = {"max_rejects": "100%", "workers": workers, "max_length": max_length}
+        store = tokpress.build(
+            inputs, tokenizer="bytes", out=folder / "out", **SUPERVISED, **options, **share, **cuts, **resources
+        )
+        assert store.verify().problems == []
+        stores.append(stored(store.path))
+        shutil.rmtree(store.path)
+    assert stores[0] == stores[1]
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(corpus=corpora, cuts=cuts, used=resources, data=st.data())
+@given(corpus=corpora, cuts=cuts, used=resources, split=st.booleans(), data=st.data())
 def test_however_much_of_it_was_there_already(
-    tmp_path_factory: pytest.TempPathFactory, corpus: list[tuple[str, Any]], cuts: Any, used: Any, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory,
+    corpus: list[tuple[str, Any]],
+    cuts: Any,
+    used: Any,
+    split: bool,
+    data: st.DataObject,
 ) -> None:
     """A run that goes on after any receipts ends with the same bytes."""
     from tokpress.run import coordinator
@@ -88,9 +121,10 @@ def test_however_much_of_it_was_there_already(
     folder = tmp_path_factory.mktemp("resumed")
     inputs = write(folder / "in", corpus)
     options: dict[str, Any] = {"tokenizer": "bytes", "out": folder / "out", "max_rejects": "100%", "workers": 1}
+    options |= {"val_fraction": 0.4, "max_length": 9, "overlong": "split"} if split else {}
     whole = tokpress.build(inputs, **options, **cuts)
     expected = stored(whole.path)
-    shards = whole.manifest.splits["train"].shards
+    shards = [shard for part in whole.manifest.splits.values() for shard in part.shards]
     (whole.path / "manifest.json").unlink()
     for shard in data.draw(st.sets(st.sampled_from(shards).map(lambda shard: shard.name))):
         (whole.path / "shards" / f"{shard}.json").unlink()

@@ -289,6 +289,26 @@ class TestReceipts:
         for found in (read_receipts(store)[100_001], unit_receipts(store, 100_001)):
             assert [entry.number for entry in found] == list(range(1002))
 
+    def test_of_several_splits_count_when_the_one_of_train_is_there(
+        self, begun: tuple[Path, Plan, TokenizerFiles]
+    ) -> None:
+        """It is written last, and names the others."""
+        store, _, _ = begun
+        both = [receipt(0, number, then=(0, 5 + number)) for number in range(2)]
+        train = [msgspec.structs.replace(entry, beside=("test", "val")) for entry in both]
+        others = [msgspec.structs.replace(entry, split=split) for entry in both for split in ("test", "val")]
+        write_receipts(store, *others)
+        assert (read_receipts(store), unit_receipts(store, 0)) == ({}, [])
+        write_receipts(store, train[0])
+        assert read_receipts(store)[0] == unit_receipts(store, 0) == [*others[:2], train[0]]
+        assert continued(Task(unit=0, slices=[Slice(0)]), unit_receipts(store, 0)) == Task(
+            unit=0, slices=[Slice(0)], first_shard=1, start=(0, 5)
+        )
+        remove_strays(store, read_receipts(store))
+        assert {path.stem for path in (store / SHARDS).glob("*.json")} == {
+            f"{split}-00000-000" for split in ("test", "train", "val")
+        }
+
     def test_after_a_gap_do_not_count(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, _, _ = begun
         write_receipts(store, *(receipt(0, number, then=(0, 5)) for number in (0, 1, 3, 4)))

@@ -137,6 +137,53 @@ class TestShard:
         assert all(a[0] != b[0] for a, b in pairwise(runs))
 
 
+class TestSplits:
+    def test_each_has_a_shard_and_all_end_together(self, store: Path) -> None:
+        shards = ShardWriter(store, unit=3, shard_bytes=12, splits=["train", "val", "test"], masks=True)
+        docs = documents(batch([1, 2], [3], [4, 5, 6], [7]))
+        mask = np.array([0, 1, 1, 0, 0, 1, 1], np.uint8)
+        docs = replace(docs, splits=np.array([0, 2, 0, 2], np.int32), mask=mask)
+        assert shards.docs_that_fit(docs) == 3  # as if there were no splits
+        shards.append(docs.part(0, 3))
+        assert shards.is_full
+        shards.reject([reject(9)])
+        first = shards.close_shard((0, 3))
+        shards.append(docs.part(3, 4))
+        second = shards.close_shard(None)
+        shards.finish()
+        assert first.beside == second.beside == ("test",)
+        assert [name for name in names(store) if name.endswith("json")] == [
+            *("test-00003-000.json", "test-00003-001.json", "train-00003-000.json", "train-00003-001.json"),
+        ]
+        assert read(store, "train-00003-000.bin", "<u2") == [1, 2, 4, 5, 6]
+        assert read(store, "train-00003-000.mask", "u1") == [0, 1, 0, 0, 1]
+        assert read(store, "test-00003-000.bin", "<u2") == [3]
+        assert read(store, "test-00003-001.pos", "<i8") == [3]
+        test = read_record(store / SHARDS / "test-00003-000.json", Receipt)
+        assert (test.counts, first.counts) == (Counts(read=1, written=1), Counts(read=3, written=2, rejected=1))
+        assert (test.learned, first.learned, second.docs, test.next_position) == (1, 2, 0, 3)
+
+    def test_the_receipt_of_train_is_written_last(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where it is, the others are."""
+        written: list[str] = []
+        monkeypatch.setattr("tokpress.store.writer.write_file", lambda path, data: written.append(path.name))
+        shards = ShardWriter(store, unit=0, shard_bytes=100, splits=["train", "val"])
+        shards.append(replace(documents(batch([1], [2])), splits=np.array([0, 1], np.int32)))
+        shards.close_shard(None)
+        shards.finish()
+        assert written == ["val-00000-000.json", "train-00000-000.json"]
+
+    def test_a_split_record_is_not_torn_apart(self, store: Path) -> None:
+        shards = writer(store, shard_bytes=4)
+        docs = documents(batch([1, 1], [1, 1], [1, 1], [2]))
+        docs = replace(docs, continued=np.array([False, True, True, False]))
+        assert shards.docs_that_fit(docs) == 3
+        shards.append(docs.part(0, 3))
+        receipt = shards.close_shard(None)
+        shards.finish()
+        assert (receipt.docs, receipt.continued, receipt.counts.written) == (3, 2, 1)
+
+
 class TestRejects:
     def test_are_listed_and_counted_with_the_shard_they_were_met_on_the_way_to(self, store: Path) -> None:
         shards = writer(store)

@@ -1,4 +1,4 @@
-"""Chat templates in the styles of three families, tokenizers to go with them, conversations, and what `transformers` says."""
+"""Chat templates in three styles, tokenizers to go with them, conversations, and what `transformers` says of these."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from conftest import make_texts
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from tokpress.engines.tiktoken import PATTERNS
-
-from conftest import make_texts
 
 CHATML = """\
 {%- if tools %}

@@ -209,6 +209,7 @@ def _write_shard(directory: Path, unit: int, file: TokenFile, *, copy: bool) -> 
         audited=0,
         next_input=None,
         next_position=None,
+        learned=None if file.mask is None else int(np.count_nonzero(np.fromfile(path.with_suffix(".mask"), np.uint8))),
     )
     write_file(path.with_suffix(".json"), encode(receipt))
 

@@ -37,7 +37,7 @@ class Reencoded(msgspec.Struct, frozen=True, kw_only=True):
 
 def reencode_sample(store: Store, docs: int) -> Reencoded:
     """Compares up to `docs` documents, evenly spaced over the store."""
-    again: _Again | None = None  # made when there is text to be encoded
+    again: _Again | None = None  # made when there is text to read
     inputs = {source.path: (index, source) for index, source in enumerate(store.plan.inputs)}
     chosen = np.unique(np.linspace(0, store.num_docs - 1, min(docs, store.num_docs)).astype(int)).tolist()
     compared, why_not = 0, ""
@@ -46,8 +46,8 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
         if path == STDIN or not inputs[path][1].is_text:
             why_not = "standard input cannot be read twice" if path == STDIN else "its sources are tokens, not text"
             continue
-        again = again or _Again(store)
         wanted = {store.where(i)[1]: i for i in group}  # of a record that was split, one document
+        again = again or _Again(store)
         try:
             for position, record in _records(again.read, *inputs[path], list(wanted)):
                 i = wanted[position]

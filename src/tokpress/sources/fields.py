@@ -97,6 +97,8 @@ class JsonFields:
     def parse_with_python(self, line: bytes) -> Found | None:
         """One object as Python's own `json` takes it; None if there is no such object, or a text is missing in it."""
         record = _load(line)
+        if not isinstance(record, dict):
+            return None
         text, *others = (_at(record, path) for path in self._paths)
         if self._kind != "text" and text is not None:
             text = json.dumps(text)

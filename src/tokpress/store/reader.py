@@ -217,7 +217,7 @@ class Store:
         return self.engine.decode(ids)
 
     def text(self, i: int) -> str:
-        """Document i as text, without the BOS and EOS that the build added. One that was cut to a length may have neither."""
+        """Document i as text, without the BOS and EOS that the build added. A record that was cut may have lost them."""
         ids, manifest = self.doc(i), self.manifest
         if len(ids) and manifest.bos_id is not None and ids[0] == manifest.bos_id:
             ids = ids[1:]

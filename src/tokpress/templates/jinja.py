@@ -37,4 +37,4 @@ class JinjaTemplate(Template):
             record = _RECORD.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadRecord(BAD_TEMPLATE, f"the record cannot be read: {error}") from None
-        return self._template.render({"record": record} | record, len(data))
+        return self._template.render(record | {"record": record}, len(data))
