@@ -59,6 +59,7 @@ bench: $(READY)
 	$(BIN)/python bench/build.py
 	$(BIN)/python bench/loader.py
 	$(BIN)/python bench/export.py
+	$(BIN)/python bench/training.py
 
 clean:
 	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo

@@ -4,9 +4,9 @@
     python bench/training.py --quick    a minute
 
 The SentencePiece model is Mistral's (32,000 pieces, from the mistral-common package), the text prose of the corpus in
-samples of about 2,000 tokens. A training step is a pause of 50 ms that leaves the processor free, as a step on a GPU does; a step on
-the CPU would compete with the tokenizer, and is not what is measured here. Ratios are medians over rounds, of runs that
-follow each other: this machine's speed changes from minute to minute.
+samples of about 2,000 tokens. A training step is a pause of 50 ms that leaves the processor free, as a step on a GPU does; a
+step on the CPU would compete with the tokenizer, and is not what is measured here. Ratios are medians over rounds, of runs
+that follow each other: this machine's speed changes from minute to minute.
 """
 
 from __future__ import annotations
@@ -128,7 +128,13 @@ def _engines() -> list[Engine]:
     sentencepiece = reference_engine(load_files(TokenizerConfig(spec=str(mistral()))), "text")
     llama = load_files(TokenizerConfig(spec=str(corpus.llama3())))
     huggingface = reference_engine(llama, "text")
-    return [sentencepiece, huggingface, fast_engine(llama, "text", huggingface.info, huggingface)]
+    ranks = TokenizerConfig(spec=str(corpus.llama3_ranks()), pattern="llama3")
+    return [
+        sentencepiece,
+        huggingface,
+        reference_engine(load_files(ranks), "text"),
+        fast_engine(llama, "text", huggingface.info, huggingface),
+    ]
 
 
 def _longest_pause(call: Callable[[], object]) -> tuple[float, float]:

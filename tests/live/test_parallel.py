@@ -338,7 +338,7 @@ class TestProcesses:
         ended, pids, errors = run_script(EXIT, spm, how)
         assert (ended, errors) == (code, "")
         left = [psutil.Process(int(pid)) for pid in pids.split() if psutil.pid_exists(int(pid))]
-        _, alive = psutil.wait_procs([process for process in left if _is_ours(process)], timeout=30)
+        _, alive = psutil.wait_procs([process for process in left if _is_ours(process)], timeout=15)
         assert alive == []
         assert set(Path("/dev/shm").iterdir()) <= shared
 
