@@ -126,7 +126,15 @@ class TestHelp:
         assert package.__version__ in result.out
 
     @pytest.mark.parametrize(
-        "arguments", [["--help"], ["build", "--help"], ["verify", "--help"], ["inspect", "--help"], ["pack", "--help"]]
+        "arguments",
+        [
+            ["--help"],
+            ["build", "--help"],
+            ["verify", "--help"],
+            ["inspect", "--help"],
+            ["pack", "--help"],
+            ["diagnose", "--help"],
+        ],
     )
     def test_loads_nothing_heavy(self, arguments: list[str]) -> None:
         code = (
