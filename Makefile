@@ -45,6 +45,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python bench/build.py
 	$(BIN)/python bench/loader.py
+	$(BIN)/python bench/training.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo

@@ -82,16 +82,20 @@ def _lines_forever(paths: list[Path]) -> Iterator[bytes]:
                     heapq.heappush(queue, (file.tell() / sizes[Path(name)], name, file))
 
 
+def llama3_ranks() -> Path:
+    """Llama 3's tokenizer as Meta publishes it: a rank file."""
+    spec = find_spec("llama_models")
+    if spec is None or spec.origin is None:
+        sys.exit("the llama-models package carries the tokenizer: pip install llama-models")
+    return Path(spec.origin).parent / "llama3" / "tokenizer.model"
+
+
 def llama3() -> Path:
     """A directory with Llama 3's tokenizer in Hugging Face's form."""
     directory = DATA / "llama3"
     if not (directory / "tokenizer_config.json").is_file():
-        spec = find_spec("llama_models")
-        if spec is None or spec.origin is None:
-            sys.exit("the llama-models package carries the tokenizer: pip install llama-models")
-        ranks = Path(spec.origin).parent / "llama3" / "tokenizer.model"
         reserved = {f"<|reserved_special_token_{i}|>": 128_002 + i for i in range(254)}
-        files = rank_files(ranks.read_bytes(), PATTERNS["llama3"], _SPECIAL_TOKENS | reserved)
+        files = rank_files(llama3_ranks().read_bytes(), PATTERNS["llama3"], _SPECIAL_TOKENS | reserved)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_bytes(as_tokenizer_json(files))
         names = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}

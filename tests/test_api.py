@@ -29,9 +29,17 @@ SOURCE = [
 
 class TestNames:
     def test_are_these(self) -> None:
-        classes = ["Loader", "PretokenizedDataset", "StepMeter", "Store", "TokpressError", "__version__"]
-        functions = ["build", "load_pretokenized_dataset", "make_dataloader", "open", "pack", "train_tokenizer"]
-        assert tokpress.__all__ == classes + functions
+        classes = [
+            "LiveDataset",
+            "Loader",
+            "ParallelTokenizer",
+            "PretokenizedDataset",
+            "StepMeter",
+            "Store",
+            "TokpressError",
+        ]
+        functions = ["build", "load_pretokenized_dataset", "make_dataloader", "open", "pack", "parallel_tokenize"]
+        assert tokpress.__all__ == [*classes, "__version__", *functions, "train_tokenizer"]
         assert dir(tokpress) == tokpress.__all__
 
     def test_all_lead_somewhere(self) -> None:

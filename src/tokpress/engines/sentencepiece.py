@@ -27,7 +27,7 @@ from tokpress.errors import TokenizerError
 
 _SPACE = "\u2581"  # how a piece writes a space
 _SINCE_0_2_2 = hasattr(sentencepiece, "ThreadPool")  # before, a call holds the interpreter's lock to its end
-_LONG_BYTES = 1000  # on average: then a call a document is the faster way
+_LONG_BYTES, _FEW = 1000, 8  # documents of so many bytes on average, or so few: then a call for each is the faster way
 
 
 class SentencePieceEngine(Engine):
@@ -63,7 +63,7 @@ class SentencePieceEngine(Engine):
         documents = text.to_pylist()
         if self._control is not None:
             return from_lists(parse_literals(self._encode, documents, self._control))
-        if _SINCE_0_2_2 and threads == 1 and text_bytes(text) > _LONG_BYTES * len(text):
+        if _SINCE_0_2_2 and threads == 1 and (len(text) < _FEW or text_bytes(text) > _LONG_BYTES * len(text)):
             # A call for a batch starts a thread, with cold memory, even if it is to use one only.
             return from_arrays([self._model.encode(document, return_type="numpy") for document in documents])
         return from_lists(self._encode(documents, threads))

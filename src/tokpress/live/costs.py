@@ -19,6 +19,7 @@ _WORTH = 4  # times what handing it over costs, a part must take to encode
 _PARTS_EACH = 4  # at most, for each worker: the later ones go to whoever is free
 _TRIES = 3
 _SAMPLES = 16
+_NOISE = 10  # a call for nothing may have been disturbed; at least a tenth of the whole is for the text
 _SAMPLE = """A pool that is made for every batch costs more than the batch. One that is made once costs nothing after that,
 but each part of a batch still has to be handed over, waited for and put together again: some tens of microseconds with
 threads, some hundreds with processes. A tokenizer like SentencePiece takes about as long for a paragraph such as this one.
@@ -50,8 +51,8 @@ class Costs:
 def measure_costs(engine: Engine, handover: float) -> Costs:
     """Takes some milliseconds. Caches are warm after the first try, as they are in a training loop."""
     nothing, sample = (pa.array(texts, pa.large_string()) for texts in (["a"], [_SAMPLE] * _SAMPLES))
-    call = quickest(lambda: engine.encode(nothing))
-    return Costs(call, max(quickest(lambda: engine.encode(sample)) - call, 1e-9) / text_bytes(sample), handover)
+    call, both = quickest(lambda: engine.encode(nothing)), quickest(lambda: engine.encode(sample))
+    return Costs(call, max(both - call, both / _NOISE) / text_bytes(sample), handover)
 
 
 def quickest(action: Callable[[], object]) -> float:

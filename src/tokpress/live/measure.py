@@ -85,9 +85,11 @@ def compare_ways(
 
     def beside(name: str, batches_of: Callable[[bool], Iterator[object]]) -> Way:
         """Ahead of the loop: the step waits for what is not there yet."""
-        made, ahead = batches_of(False), batches_of(True)
-        next(made), next(ahead)
+        made = batches_of(False)
+        next(made)
         make = _seconds(lambda: list(islice(made, steps))) / steps
+        ahead = batches_of(True)
+        next(ahead)
         waited = 0.0
         for _ in range(steps):
             sleep(step_seconds)

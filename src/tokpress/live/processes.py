@@ -101,9 +101,8 @@ class ProcessCrew:
         _stop(self._members, os.getpid())
 
     def abandon(self) -> None:
-        for member in self._members:
-            member.let_go()
-            member.process.returncode = 0  # it is not ours to wait for
+        while self._members:
+            self._members.pop().abandon()
 
 
 class _Member:
@@ -153,6 +152,10 @@ class _Member:
         self.request.close()
         self.reply.close()
 
+    def abandon(self) -> None:
+        self.let_go()
+        self.process.returncode = 0  # it is another's to wait for
+
 
 def _died_of(parts: Sequence[pa.LargeStringArray], part: int, ended: str) -> WorkerDied:
     first = sum(len(earlier) for earlier in parts[:part])
@@ -164,7 +167,8 @@ def _died_of(parts: Sequence[pa.LargeStringArray], part: int, ended: str) -> Wor
 
 def _stop(members: list[_Member], owner: int) -> None:
     if os.getpid() != owner:  # a fork that exits: they are its parent's
-        return
+        while members:
+            members.pop().abandon()
     for member in members:
         member.say(Stop())
     while members:
