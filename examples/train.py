@@ -138,7 +138,7 @@ class Trainer:
                 stop = self.interrupted
             if stop or self.step % options.checkpoint_every == 0 or self.step == options.steps:
                 self.save()
-        return not stop
+        return bool(self.step == options.steps)
 
     def train_step(self, batches: Iterator[dict[str, Tensor]]) -> Tensor:
         """One step of the optimizer; its loss stays on the device."""
@@ -227,7 +227,8 @@ class Trainer:
     def history(self) -> dict[str, Any]:
         """What a run that goes on must have in common with the one before; the loader looks after the data."""
         options = self.options
-        same = {name: getattr(options, name) for name in ("config", "seq_len", "steps", "lr", "seed", "optimizer")}
+        names = ("config", "seq_len", "steps", "lr", "seed", "precision", "optimizer")
+        same = {name: getattr(options, name) for name in names}
         return same | {"sequences a step": options.batch_size * options.accumulate * self.ranks.count}
 
     def plot(self) -> None:

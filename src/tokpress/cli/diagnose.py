@@ -159,6 +159,7 @@ def _parts_table(diagnosis: Diagnosis) -> Table:
 
     looped = diagnosis.steps > 0
     steps = plural(diagnosis.steps, "step") if looped else "the whole run"
+    steps += f" of {diagnosis.ranks} ranks" if diagnosis.ranks > 1 else ""
     table = Table(f"{steps}, by {diagnosis.source}", "share", "a step" if looped else "in all", box=None)
     for column in table.columns[1:]:
         column.justify = "right"
