@@ -75,6 +75,14 @@ class Ranks:
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return cls(rank, count, device)
 
+    def mean(self, value: Tensor) -> Tensor:
+        """The same on all ranks; each of them has to ask."""
+        if self.count == 1:
+            return value
+        total = value.clone()
+        dist.all_reduce(total)
+        return total / self.count
+
     def close(self) -> None:
         if self.count > 1:
             dist.destroy_process_group()
@@ -130,7 +138,7 @@ class Trainer:
                 stop = self.interrupted
             if stop or self.step % options.checkpoint_every == 0 or self.step == options.steps:
                 self.save()
-        return not stop
+        return bool(self.step == options.steps)
 
     def train_step(self, batches: Iterator[dict[str, Tensor]]) -> Tensor:
         """One step of the optimizer; its loss stays on the device."""
@@ -165,12 +173,10 @@ class Trainer:
         the device, and for the other ranks."""
         interrupted = torch.tensor(float(self.interrupted), device=self.ranks.device)
         told = torch.stack((self.loss_sum / (self.step - self.logged_step), interrupted))
-        if self.ranks.count > 1:
-            dist.all_reduce(told)
+        loss, interrupted_share = self.ranks.mean(told).tolist()
         self.loss_sum.zero_()
         self.logged_step = self.step
-        loss, interruptions = told.tolist()
-        return loss / self.ranks.count, interruptions > 0
+        return loss, interrupted_share > 0
 
     def log(self, loss: float) -> None:
         self.losses.append((self.step, loss))
@@ -180,13 +186,14 @@ class Trainer:
             print(said, flush=True)
 
     def save(self) -> None:
+        loss_sum = self.ranks.mean(self.loss_sum)
         if self.ranks.rank:
             return
         state = {
             "history": self.history(),
             "step": self.step,
             "logged_step": self.logged_step,
-            "loss_sum": self.loss_sum,
+            "loss_sum": loss_sum,
             "losses": self.losses,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -220,7 +227,8 @@ class Trainer:
     def history(self) -> dict[str, Any]:
         """What a run that goes on must have in common with the one before; the loader looks after the data."""
         options = self.options
-        same = {name: getattr(options, name) for name in ("config", "seq_len", "steps", "lr", "seed", "optimizer")}
+        names = ("config", "seq_len", "steps", "lr", "seed", "precision", "optimizer")
+        same = {name: getattr(options, name) for name in names}
         return same | {"sequences a step": options.batch_size * options.accumulate * self.ranks.count}
 
     def plot(self) -> None:
@@ -327,8 +335,8 @@ def main() -> int:
         trainer = Trainer(options, ranks)
         done = trainer.run()
         report = trainer.meter.over_ranks()
-        if ranks.rank == 0 and report.steps:
-            print(f"{report.steps} steps, the slowest of {report.ranks} ranks: {report.line()}", flush=True)
+        if ranks.rank == 0:
+            print(f"in {report.steps} steps, by the slowest rank: {report.line()}", flush=True)
         if ranks.rank == 0 and done:
             trainer.plot()
         elif ranks.rank == 0:

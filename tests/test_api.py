@@ -39,11 +39,10 @@ class TestNames:
             "StepMeter",
             "Store",
             "TokpressError",
-            "__version__",
         ]
         functions = ["build", "export", "import_tokens", "load_pretokenized_dataset", "make_dataloader", "open", "pack"]
         functions += ["parallel_tokenize", "train_tokenizer"]
-        assert tokpress.__all__ == classes + functions
+        assert tokpress.__all__ == [*classes, "__version__", *functions]
         assert dir(tokpress) == tokpress.__all__
 
     def test_all_lead_somewhere(self) -> None:

@@ -149,6 +149,7 @@ class TestHelp:
             ["pack", "--help"],
             ["export", "--help"],
             ["import", "--help"],
+            ["diagnose", "--help"],
         ],
     )
     def test_loads_nothing_heavy(self, arguments: list[str]) -> None:

@@ -58,6 +58,7 @@ class TestParts:
     def test_a_meter_is_believed(self) -> None:
         diagnosis = found(watched(line("data", share=0.5)), meter=meter(data=0.02, compute=0.98))
         assert parts(diagnosis) == {"data": 0.02, "compute": 0.98}
+        assert diagnosis.faults == []
         assert (diagnosis.source, diagnosis.steps, diagnosis.tokens_per_s) == ("StepMeter", 50, 5000)
         assert any("nothing to wait for" in note for note in diagnosis.notes)
 
@@ -118,6 +119,15 @@ class TestFaults:
             ("copy", 0.1),
         ]
 
+    def test_of_a_meter_without_a_mark_around_the_tokenizer(self) -> None:
+        (fault,) = found(watched(line("tokenize", share=0.3)), meter=meter(compute=1.0)).faults
+        assert (fault.kind, fault.share) == ("tokenize", 0.3)
+
+    def test_of_libraries_that_only_samples_know(self) -> None:
+        samples = Samples(10, {"compute": 5, "data": 3, "tokenize": 2}, [])
+        faults = found(watched(), samples=samples).faults
+        assert [(fault.kind, fault.share) for fault in faults] == [("tokenize", 0.2), ("data", 0.3)]
+
     def test_show_the_code(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "train.py").write_text("import torch\n    losses.append(loss.item())\n")
@@ -130,7 +140,7 @@ class TestNotes:
     def test_without_steps(self) -> None:
         diagnosis = found(watched(line("tokenize", share=0.5, calls=7, texts=7), steps=0))
         assert any("calls a step are not known" in note for note in diagnosis.notes)
-        assert diagnosis.faults[0].says == "The loop tokenizes, one text a call, 7 calls: 50.0% of the step."
+        assert diagnosis.faults[0].says == "The loop tokenizes, one text a call, 7 calls: 50.0% of the run."
         assert diagnosis.step_ms == 0
 
     def test_without_anything(self) -> None:

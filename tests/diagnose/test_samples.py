@@ -46,6 +46,7 @@ def test_only_the_thread_that_trains_counts() -> None:
 
 def test_what_is_no_stack_is_passed_over() -> None:
     assert read_samples("").total == 0
+    assert read_samples("thread (1): MainThread 114").total == 0  # at the interpreter's end
     assert read_samples("nonsense\n\nthread (1): MainThread;f (a.py:3) many").total == 0
 
 

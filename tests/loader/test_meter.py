@@ -329,6 +329,7 @@ def main():
     if os.fork() == 0:
         sys.exit()  # with everything that runs at exit
     os.wait()
+    assert not os.path.exists(os.environ["TOKPRESS_METER"]), "a fork wrote the report"
 main()
 if sys.argv[2:]:
     raise KeyboardInterrupt
@@ -357,4 +358,6 @@ class TestReportAtExit:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TOKPRESS_METER", str(path))
             patch.setenv("RANK", rank)
-            subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, timeout=60)
+            command = [sys.executable, "-c", SCRIPT, *arguments]
+            errors = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60).stderr
+            assert not errors or errors.endswith("KeyboardInterrupt\n"), errors

@@ -110,9 +110,7 @@ def _compare_ways(
 def _ways_table(ways: list[Way], step_ms: float) -> Table:
     from rich.table import Table
 
-    table = Table(
-        f"a step of {step_ms:g} ms", "ms a batch", "waits", "of the step", "tokens/s", "against the first", box=None
-    )
+    table = Table(f"a step of {step_ms:g} ms", "ms a batch", "waits", "of the step", "tokens/s", "speed", box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for way in ways:
@@ -161,12 +159,13 @@ def _parts_table(diagnosis: Diagnosis) -> Table:
 
     looped = diagnosis.steps > 0
     steps = plural(diagnosis.steps, "step") if looped else "the whole run"
+    steps += f" of {diagnosis.ranks} ranks" if diagnosis.ranks > 1 else ""
     table = Table(f"{steps}, by {diagnosis.source}", "share", "a step" if looped else "in all", box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for part in diagnosis.parts:
-        table.add_row(NAMES[part.phase], percent(part.share), f"{part.ms:,.2f} ms")
+        table.add_row(NAMES[part.phase], percent(part.share), f"{part.ms:,.3f} ms")
     if looped:
         rate = f"{diagnosis.tokens_per_s:,.0f} tokens/s" if diagnosis.tokens_per_s else ""
-        table.add_row("a step", rate, f"{diagnosis.step_ms:,.2f} ms", style="bold")
+        table.add_row("a step", rate, f"{diagnosis.step_ms:,.3f} ms", style="bold")
     return table

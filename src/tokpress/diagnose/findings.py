@@ -102,6 +102,7 @@ def diagnose(observed: Observed) -> Diagnosis:
         )
     if meter is not None:
         notes.append(meter.note)
+    parts = _meter_parts(meter) if meter else _parts(main, observed) if main else []
     return Diagnosis(
         exit_code=observed.exit_code,
         source=_source(observed, main),
@@ -110,8 +111,8 @@ def diagnose(observed: Observed) -> Diagnosis:
         tokens_per_s=meter.tokens_per_s if meter else 0.0,
         ranks=meter.ranks if meter else max(len(trainers), 1),
         device=meter.device if meter else main.device if main else "cpu",
-        parts=_meter_parts(meter) if meter else _parts(main, observed) if main else [],
-        faults=_faults(main, meter, observed.watched),
+        parts=parts,
+        faults=_faults(parts, main, observed.watched),
         busiest=_busiest(observed),
         notes=notes,
     )
@@ -149,13 +150,11 @@ def _share(main: Watched, kind: str) -> float:
     return sum(line.seconds for line in main.lines if line.kind == kind) / main.seconds if main.seconds else 0.0
 
 
-def _faults(main: Watched | None, meter: StepReport | None, watched: list[Watched]) -> list[Fault]:
-    seen = {phase: meter.share(phase) if meter else 0.0 for phase in NAMES}
+def _faults(parts: list[Part], main: Watched | None, watched: list[Watched]) -> list[Fault]:
+    seen = dict.fromkeys(NAMES, 0.0) | {part.phase: part.share for part in parts}
+    if main is not None:  # a loop may have a meter and no mark around its tokenizer
+        seen["tokenize"] = max(seen["tokenize"], _share(main, "tokenize"))
     faults = []
-    if main is not None:
-        for kind in ("tokenize", "data"):
-            seen[kind] = max(seen[kind], _share(main, kind))
-        seen["sync"] = max(seen["sync"], _share(main, "sync"))
     if seen["tokenize"] >= _TOKENIZE_SHARE:
         faults.append(_tokenizing(main, seen["tokenize"]))
     if seen["data"] >= _DATA_SHARE:
@@ -178,7 +177,8 @@ def _tokenizing(main: Watched | None, share: float) -> Fault:
     if main is not None and calls:
         each = "one text a call" if texts < 2 * calls else f"{texts / calls:.0f} texts a call"
         how = f", {each}" + (f", {calls / main.steps:.1f} calls a step" if main.steps else f", {calls:,} calls")
-    says = f"The loop tokenizes{how}: {percent(share)} of the step."
+    whole = "step" if main is None or main.steps else "run"
+    says = f"The loop tokenizes{how}: {percent(share)} of the {whole}."
     return Fault(kind="tokenize", share=share, says=says, do=_TOKENIZE_ADVICE, lines=_lines(main, lines))
 
 

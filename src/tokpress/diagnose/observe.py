@@ -87,14 +87,15 @@ def observe(command: Sequence[str], *, stdout: IO[Any] | int | None = None) -> O
             _TRACER_VARIABLE: str(os.getpid()),
             REPORT_VARIABLE: str(here / "meter.json"),
         }
-        try:
-            script = subprocess.Popen(command, env=environment, stdout=stdout)
-        except OSError as error:
-            raise UsageError(
-                f"cannot run {command[0]!r}: {error.strerror}. Give the command as you would alone."
-            ) from None
         sampler = _Sampler(here)
-        with _signals_for(script):
+        with _signals_passed_on() as running:
+            try:
+                script = subprocess.Popen(command, env=environment, stdout=stdout)
+            except OSError as error:
+                raise UsageError(
+                    f"cannot run {command[0]!r}: {error.strerror}. Give the command as you would alone."
+                ) from None
+            running.append(script)
             while True:
                 try:
                     exit_code = script.wait(_LOOK_SECONDS)
@@ -114,15 +115,21 @@ def observe(command: Sequence[str], *, stdout: IO[Any] | int | None = None) -> O
 
 
 @contextmanager
-def _signals_for(script: subprocess.Popen[Any]) -> Iterator[None]:
+def _signals_passed_on() -> Iterator[list[subprocess.Popen[Any]]]:
     """Ctrl-C is sent to both of us by the terminal: the script ends as it likes, and is then reported on. What a scheduler
-    sends to us alone is passed on."""
+    sends to us alone is passed on to what runs."""
+    running: list[subprocess.Popen[Any]] = []
+
+    def pass_on(number: int, _: object) -> None:
+        for script in running:
+            script.send_signal(number)
+
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: script.send_signal(number)),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
     }
     try:
-        yield
+        yield running
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

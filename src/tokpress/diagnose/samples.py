@@ -52,6 +52,8 @@ def read_samples(text: str) -> Samples:
         if not count.isdecimal() or not thread.endswith(": MainThread"):
             continue
         frames = [(match["file"], int(match["line"])) for name in names if (match := _FRAME.fullmatch(name))]
+        if not frames:  # the interpreter is being torn down
+            continue
         total += int(count)
         own = next((frame for frame in reversed(frames) if not _is_library(frame[0])), None)
         if own is not None:

@@ -274,11 +274,9 @@ class DeviceClock:
 
 
 def _device() -> str:
-    """The one that torch computes on by default. Whoever trains with torch has imported it already."""
+    """The one that torch computes on. Whoever trains with torch has imported it already."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{torch.cuda.current_device()}"
+    return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
 
 
 def _cuda_event() -> Event:
