@@ -15,6 +15,7 @@ import pytest
 from formats.stores import furnish, template
 
 import tokpress
+from crash.building import check_honest
 from crash.power import Change, Disk, after_power_loss
 from tokpress.formats.target import METADATA
 from tokpress.store import durable
@@ -122,3 +123,25 @@ def test_an_export_is_there_at_the_end_whatever_happens_next(
         after_power_loss(changes, root, tmp_path / str(seed), random.Random(seed))
         assert (tmp_path / str(seed) / "out" / METADATA).is_file()
         assert contents(tmp_path / str(seed) / "out") == contents(root / "out")
+
+
+def test_an_import_goes_on_to_the_same_store(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokpress.export(store, to="datatrove", out=tmp_path / "ds")
+    out = tmp_path / "adopted"
+
+    def adopt() -> tokpress.Store:
+        return tokpress.import_tokens(tmp_path / "ds" / "val", format="datatrove", tokenizer="bytes", out=out)
+
+    disk = Disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "os", disk)
+        fingerprint = adopt().fingerprint
+    rng = random.Random(SEED)
+    for number in range(LOSSES // 2):
+        when = rng.randint(0, len(disk.changes))
+        after_power_loss(disk.changes[:when], out, tmp_path / f"image-{number}", rng)
+        check_honest(tmp_path / f"image-{number}")
+        shutil.rmtree(out)
+        (tmp_path / f"image-{number}").rename(out)
+        assert adopt().fingerprint == fingerprint
+        assert tokpress.open(out).verify().ok, f"TOKPRESS_CRASH_SEED={SEED}, loss {number} after {when} changes"
