@@ -22,7 +22,7 @@ from tokpress.store import durable
 
 EVERYTHING = os.environ.get("TOKPRESS_CRASH_EVERYTHING") == "1"
 SEED = int(os.environ.get("TOKPRESS_CRASH_SEED", "0"))
-KILLS = 60 if EVERYTHING else 4
+KILLS = 60 if EVERYTHING else 3
 LOSSES = 300 if EVERYTHING else 12
 FORMATS: dict[str, dict[str, Any]] = {
     "datatrove": {},
@@ -35,9 +35,9 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty shards in two splits: many parts of each format, so that there is a lot to be killed in."""
+    """Twenty-four shards in two splits: many parts of each format, so that there is a lot to be killed in."""
     rng = random.Random(SEED)
-    lengths = {split: [[rng.randrange(0, 200) for _ in range(20)] for _ in range(30)] for split in ("train", "val")}
+    lengths = {split: [[rng.randrange(0, 200) for _ in range(20)] for _ in range(12)] for split in ("train", "val")}
     return furnish(template(tmp_path_factory.mktemp("crash") / "template"), lengths)
 
 
