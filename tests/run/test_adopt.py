@@ -184,6 +184,12 @@ class TestRefused:
             ("megatron", "train.idx", lambda data: data[:17] + b"\5" + data[18:], "ids are of type 5"),
             ("megatron", "train.idx", lambda data: data[:34] + b"\x1f" + data[35:], "follow each other through all of"),
             ("megatron", "train.idx", lambda data: data[:-8] + bytes(8), "its documents do not cover its sequences"),
+            (
+                "megatron",
+                "train.idx",
+                lambda data: data[:-8] + b"\2" + bytes(7),
+                "its documents do not cover its sequences",
+            ),
             ("megatron", "train.bin", lambda data: data[:-2], "follow each other through all of"),
             ("datatrove", "train/00000_tokens.ds", lambda data: data[:-2], "does not fit"),
             ("dolma", "train/part-0-00000.npy", lambda data: data[:-2], "does not fit"),

@@ -42,7 +42,6 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     files: dict[str, Count]  # path inside the export -> bytes of the whole file
     linked: Count = 0  # bytes that are shared with the store
-    written: Count = 0  # bytes that are new on the disk
     note: dict[str, Any] = {}  # what the format's index says of this part
 
 
@@ -70,7 +69,7 @@ class Part:
 
 
 class Format(Protocol):
-    """Writes one format."""
+    """Writes one format, and may read it. What it can hold stands here, so that an error can name those that can more."""
 
     opened_with: str = ""  # what to type, or to pass to its trainer, for an export at {out}
     in_directories: bool = True  # a directory a split; else the split's name begins the files' names

@@ -12,7 +12,7 @@ import numpy as np
 
 from tokpress.errors import InputError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
-from tokpress.formats.raw import blocks_of, token_paths
+from tokpress.formats.raw import blocks_of, token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
@@ -42,8 +42,7 @@ def _files(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
 
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
-        if "mask" in receipt.files:
-            part.link(receipt, "mask", f"{name}.loss")
+        write_mask(part, store, receipt, f"{name}.loss")
         part.write(f"{name}.metadata", [words.encode()])
         part.write(f"{name}.index", (ends.astype("<u8") for ends in blocks_of(store.shard(number).ends)))
         part.link(receipt, "bin", name)

@@ -18,7 +18,7 @@ from isal import isal_zlib
 from tokpress.batches import Int64s
 from tokpress.errors import InputError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
-from tokpress.formats.raw import token_paths
+from tokpress.formats.raw import token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
@@ -49,8 +49,7 @@ def _files(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
 
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
-        if "mask" in receipt.files:
-            part.link(receipt, "mask", f"{folder}/{_MASK}{name}.npy")
+        write_mask(part, store, receipt, f"{folder}/{_MASK}{name}.npy")
         part.write(f"{folder}/{name}.csv.gz", _table(store, number))
         part.link(receipt, "bin", f"{folder}/{name}.npy")
         return part.receipt()

@@ -14,7 +14,7 @@ import numpy as np
 
 from tokpress.batches import Ids, Int64s
 from tokpress.errors import InputError, UsageError
-from tokpress.formats.base import Advance, Export, Part, Written, shards_of
+from tokpress.formats.base import Advance, Export, Part, Written, has_mask, shards_of
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
@@ -53,6 +53,15 @@ def _stretch(export: Export, store: Store, name: str, number: int | None) -> Any
         return part.receipt()
 
     return write
+
+
+def write_mask(part: PartWriter, store: Store, receipt: Receipt, name: str) -> None:
+    """The mask of a shard, if any shard of the split has one; all of it counts where this one has none."""
+    if "mask" in receipt.files:
+        part.link(receipt, "mask", name)
+    elif has_mask(store):
+        ones = np.broadcast_to(np.uint8(1), receipt.tokens)
+        part.write(name, (np.ascontiguousarray(block) for block in blocks_of(ones)))
 
 
 def blocks_of(array: Any) -> Iterator[Any]:
