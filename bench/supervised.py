@@ -3,11 +3,11 @@
     python bench/supervised.py            1,000,000 records; a few minutes, prints Markdown
     python bench/supervised.py --quick    50,000, to see that it works
 
-The tokenizer is Llama 3's. tokpress is two commands, `build --workers 2` and `export --to npy`, start-up and all, which also
-prove parity, make checksums, sync and can be resumed. The loop reads a record, encodes prompt and completion together, finds
-the mask from the tokens' offsets, and puts one row into each of three memory-mapped arrays: what such a script does. It gets
-a slice of the records, and its rate is taken as that of all; each runs three times, one after the other, and the ratio is the
-median of theirs. The last table is the memory that was held, beside what the arrays have on disk.
+The tokenizer is Llama 3's. tokpress is two commands, `build --workers 2` and `export --to npy`, start-up and all, which
+also prove parity, make checksums, sync and can be resumed. The loop reads a record, encodes prompt and completion together,
+finds the mask from the tokens' offsets, and puts one row into each of three memory-mapped arrays: what such a script does.
+It gets a slice of the records and the time of its start-up, and what a record takes it is taken for all of them; each runs
+three times, one after the other, and the ratio is the median of theirs. At the end stands the memory that was held, beside what the arrays have on disk.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def puzzles(records: int) -> Path:
         with path.open("w") as file:
             for i in range(records):
                 grid = " ".join("".join(rng.choices("0123456789.", k=DIGITS)) for _ in range(4))
-                question = f"Row {i}: turn this grid around.\\n{grid}\\n"
+                question = f"Row {i}: turn this grid around.\n{grid}\n"
                 file.write(json.dumps({"id": i, "puzzle": question, "answer": grid[::-1]}) + "\n")
     return path
 
@@ -79,7 +79,7 @@ def theirs(source: Path, records: int) -> measure.Measured:
     out = corpus.DATA / "loop-arrays"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    options = [str(source), str(corpus.llama3()), str(out), str(records), str(MAX_LENGTH)]
+    options = [str(source), str(corpus.llama3() / "tokenizer.json"), str(out), str(records), str(MAX_LENGTH)]
     return measure.run([sys.executable, "-c", LOOP, *options], TOKENIZERS_PARALLELISM="false")
 
 
@@ -104,10 +104,10 @@ def main() -> None:
     source = puzzles(records)
     ratios, ours_seconds, loops, peak = [], [], [], 0
     for _ in range(RUNS):
-        mine, loop = ours(source), theirs(source, sample)
+        mine, start, loop = ours(source), theirs(source, 1), theirs(source, sample)
         seconds = sum(part.seconds for part in mine)
         ours_seconds.append(seconds)
-        loops.append(loop.seconds / sample * records)
+        loops.append(start.seconds + (loop.seconds - start.seconds) / (sample - 1) * (records - 1))
         ratios.append(loops[-1] / seconds)
         peak = max(peak, *(part.peak_bytes for part in mine))
     disk = sum(path.stat().st_size for path in (corpus.DATA / "puzzle-arrays").rglob("*.npy"))

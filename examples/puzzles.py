@@ -4,8 +4,8 @@
     python examples/puzzles.py --records 20000 --steps 150
 
 A puzzle is six digits, its answer the same digits in reverse: {"puzzle": "483920=", "answer": "029384"}. Only the answer is
-learned, so a model that gets it right was told the right thing: had the mask stood one token off, or over the puzzle (which is
-noise), it would not. The model is a transformer of one layer and 60,000 parameters. It must answer 99 % of the validation
+learned, so a model that gets it right was told the right thing: had the mask stood one token off, or over the puzzle (which
+is noise), it would not. The model is a transformer of one layer and 60,000 parameters. It must answer 99 % of the validation
 puzzles without a mistake, digits and end; by chance it is one in a million.
 """
 

@@ -37,9 +37,11 @@ def strings(texts: list[str]) -> pa.LargeStringArray:
 
 
 def found(engine: Engine, texts: list[str]) -> list[list[int]]:
+    """In the bytes of each text."""
     tokens = engine.encode(strings(texts))
     starts = TokenStarts(engine).find(strings(texts), tokens)
-    return [part.tolist() for part in np.split(starts, tokens.ends[:-1])]
+    before = np.cumsum([0, *(len(text.encode()) for text in texts)])
+    return [(part - begin).tolist() for part, begin in zip(np.split(starts, tokens.ends[:-1]), before, strict=False)]
 
 
 class TestBytes:
@@ -70,7 +72,7 @@ class TestBytes:
         text = strings(["skipped 字", "one two", "", "three"])[1:]
         tokens = engine.encode(text)
         starts = TokenStarts(engine).find(text, tokens)
-        assert [part[:1].tolist() for part in np.split(starts, tokens.ends[:-1])] == [[0], [], [0]]
+        assert [part[:1].tolist() for part in np.split(starts, tokens.ends[:-1])] == [[0], [], [7]]
 
     def test_bytes_are_their_own(self) -> None:
         assert found(reference_engine(TokenizerFiles("bytes", {}), "text"), ["é!", "", "x"]) == [[0, 1, 2], [], [0]]

@@ -1,7 +1,6 @@
 """Where tokens start in their text, in bytes.
 
-In: text and its ids. Out: the byte at which each token starts, counted from the start of its document. The bytes of the
-vocabulary's tokens, end to end, are compared with those of the text: where they are the same, and that is every document of
+In: text and its ids. Out: the byte at which each token starts. The bytes of the vocabulary's tokens, end to end, are compared with those of the text: where they are the same, and that is every document of
 a byte-level tokenizer, the sum of their lengths says it, for a whole batch at once. The others (a normaliser, a space put
 before the text) are encoded once more by the reference, which says where each token comes from.
 """
@@ -25,20 +24,23 @@ class TokenStarts:
         self._vocabulary = pa.array(tokens, pa.large_binary())
 
     def find(self, text: pa.LargeStringArray, tokens: TokenBatch) -> Int64s:
-        """Of each token of these documents."""
+        """Of each token, in the bytes of these documents end to end; ascending."""
         offsets, data = string_buffers(text)
         bounds, spelled = string_buffers(self._vocabulary.take(pa.array(tokens.ids)))
         bounds = bounds - bounds[0]
         ends = bounds[tokens.ends]  # of each document, in the bytes of its tokens
-        begins = np.concatenate([[0], ends])[:-1]
-        starts: Int64s = bounds[:-1] - np.repeat(begins, np.diff(tokens.ends, prepend=0))
         text_ends = offsets[1:] - offsets[0]
         if np.array_equal(ends, text_ends) and np.array_equal(spelled[: bounds[-1]], data[offsets[0] : offsets[-1]]):
-            return starts
+            return bounds[:-1]
+        starts = bounds[:-1].copy()
+        begin = text_begin = first = 0
         for i in range(len(text)):  # one by one, but only where a document of the batch is spelled otherwise
-            if not np.array_equal(spelled[begins[i] : ends[i]], data[offsets[i] : offsets[i + 1]]):
-                first, last = (int(tokens.ends[i - 1]) if i else 0), int(tokens.ends[i])
-                starts[first:last] = self._from_reference(text[i : i + 1], last - first)
+            end, text_end, last = int(ends[i]), int(text_ends[i]), int(tokens.ends[i])
+            if np.array_equal(spelled[begin:end], data[offsets[i] : offsets[i + 1]]):
+                starts[first:last] += text_begin - begin
+            else:
+                starts[first:last] = text_begin + self._from_reference(text[i : i + 1], last - first)
+            begin, text_begin, first = end, text_end, last
         return starts
 
     def _from_reference(self, text: pa.LargeStringArray, count: int) -> Int64s:
@@ -48,4 +50,4 @@ class TokenStarts:
                 f"{self._engine.name} and its reference make {count} and {len(starts)} tokens of {text[0].as_py()[:200]!r}: "
                 "no mask can be made of it. Build with the reference: --engine huggingface, sentencepiece or tiktoken"
             )
-        return np.asarray(starts, np.int64)
+        return np.maximum.accumulate(np.asarray(starts, np.int64))  # a normaliser may move marks

@@ -1,8 +1,8 @@
 """Documents as they are stored: template, frame, loss mask, length.
 
 In: batches as the readers give them, and the ids of their text. Out: a `DocumentBatch`, and a reject for every record that
-has no document in it. A token is learned if it starts inside a learned span. BOS never is; EOS is if the text is learned to
-its end, because a model must learn to stop. All of it is vectorised; plain text gets its frame, and that is all.
+has no document in it. A token is learned if it starts inside a learned span. BOS never is; EOS is if the token before it
+is, because a model must learn to stop. All of it is vectorised; plain text gets its frame, and that is all.
 """
 
 from __future__ import annotations
@@ -86,26 +86,25 @@ class Shaper:
 
     def _mask(self, batch: TextBatch, spans: Spans, tokens: TokenBatch, framed: TokenBatch) -> Mask:
         self._starts = self._starts or TokenStarts(self._reference)
-        sizes = np.diff(string_buffers(batch.text)[0])
-        lengths = np.diff(tokens.ends, prepend=0)
-        counts = np.diff(spans.ends, prepend=0)
-        # All documents on one line, each with a byte to spare behind it, so that no place on it belongs to two of them.
-        places = np.cumsum(sizes + 1) - sizes
-        of_tokens = self._starts.find(batch.text, tokens) + np.repeat(places, lengths)
-        starts, stops = (bounds + np.repeat(places, counts) for bounds in (spans.starts, spans.stops))
-        before = np.searchsorted(starts, of_tokens, "right") - 1  # the last span that starts at the token or before
-        learned = before >= 0
-        learned[learned] = of_tokens[learned] < stops[before[learned]]
-
-        bos, eos = self._frame.bos_id is not None, self._frame.eos_id is not None
-        mask = np.zeros(len(framed.ids), np.uint8)
-        shift = np.arange(len(batch)) * (int(bos) + int(eos)) + int(bos)
-        mask[np.arange(len(learned)) + np.repeat(shift, lengths)] = learned
-        if eos:
-            last = np.flatnonzero(counts)  # documents that have spans
-            to_the_end = spans.stops[spans.ends[last] - 1] == sizes[last]
-            mask[framed.ends[last[to_the_end]] - 1] = 1
-        return mask
+        of_tokens = self._starts.find(batch.text, tokens)
+        offsets = string_buffers(batch.text)[0]
+        doc = np.repeat(np.arange(len(batch)), np.diff(spans.ends, prepend=0))  # of each span
+        begins = (offsets[:-1] - offsets[0])[doc]
+        # The tokens of a span: from the first one that starts in it to the one before the first that starts after it, of
+        # its own document: at a document's border stands the next one's first token, too.
+        ends = np.concatenate([[0], tokens.ends])
+        first, last = (
+            np.clip(np.searchsorted(of_tokens, begins + bounds), ends[doc], ends[doc + 1])
+            for bounds in (spans.starts, spans.stops)
+        )
+        filled = first < last
+        doc, first, last = doc[filled], first[filled], last[filled]
+        bos, eos = int(self._frame.bos_id is not None), int(self._frame.eos_id is not None)
+        shift = doc * (bos + eos) + bos  # what the frame has put before them
+        change = np.zeros(len(framed.ids) + 1, np.int8)
+        change[first + shift] += 1
+        change[last + shift + eos * (last == ends[doc + 1])] -= 1
+        return np.cumsum(change[:-1], dtype=np.int8).view(np.uint8)
 
     def _fit(self, docs: DocumentBatch, batch: TextBatch) -> tuple[DocumentBatch, list[Reject]]:
         """Long records are cut, dropped or split, and those dropped of which nothing is learned."""

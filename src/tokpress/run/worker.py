@@ -167,8 +167,9 @@ class Worker:
                     del batch
                     clock.start("audit")
                     audited = self._auditor.check(rendered.batch, tokens) if self._auditor else None
-                    clock.start("write")
+                    clock.start("mask" if rendered.spans is not None else "write")
                     docs, rejects = self._shaper.shape(rendered, tokens, audited)
+                    clock.start("write")
                     if left is not None:
                         docs, rejects = first_records(docs, rejects, left)
                         left -= docs.records
