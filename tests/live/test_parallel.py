@@ -72,9 +72,10 @@ class TestIds:
         assert pool([]) == []
         assert as_lists(pool([""])) == [[]]
 
-    def test_of_arrow_text(self, pool: ParallelTokenizer) -> None:
+    def test_of_arrow_text_and_of_any_iterable(self, pool: ParallelTokenizer) -> None:
         for text in (pa.array(TEXTS), pa.array(TEXTS, pa.large_string()), pa.chunked_array([TEXTS[:5], TEXTS[5:]])):
             assert as_lists(pool(text)) == as_lists(pool(TEXTS))
+        assert as_lists(pool(text for text in TEXTS)) == as_lists(pool(TEXTS))
         part = pa.array(TEXTS, pa.large_string())[3:9]
         assert as_lists(pool(part)) == as_lists(pool(TEXTS[3:9]))
 
@@ -289,7 +290,8 @@ class Texts:
 if __name__ == "__main__":
     data = Texts()
     expected = [data[i] for i in range(12)]
-    loader = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=start)
+    workers = 2 if start == "fork" else 1  # a spawned one imports torch again
+    loader = DataLoader(data, batch_size=None, num_workers=workers, multiprocessing_context=start)
     assert list(loader) == expected
 """
 
