@@ -76,8 +76,7 @@ class TestPolicies:
 def test_few_many_long_and_short_documents_are_encoded_alike(name: str) -> None:
     """Long documents, or few of them, take another way through the library."""
     short = ["", "a", "Hello, world.", "日本 🙂\n"] * 5
-    batches = ([], short[:2], short, ["word " * 700, *short[:3]], ["word " * 700] * 12)
-    for documents in batches:
+    for documents in (short[:0], short[:2], short, ["word " * 700, *short[:3]], ["word " * 700] * 12):
         tokens = samples.reference(name).encode(large_strings(documents))
         assert [tokens.doc(i).tolist() for i in range(len(tokens))] == [
             samples.oracle(name)(text) for text in documents
