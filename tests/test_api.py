@@ -29,15 +29,7 @@ SOURCE = [
 
 class TestNames:
     def test_are_these(self) -> None:
-        classes = [
-            "LiveDataset",
-            "Loader",
-            "ParallelTokenizer",
-            "PretokenizedDataset",
-            "Store",
-            "TokpressError",
-            "__version__",
-        ]
+        classes = ["LiveDataset", "Loader", "ParallelTokenizer", "PretokenizedDataset", "Store", "TokpressError"]
         functions = ["build", "load_pretokenized_dataset", "make_dataloader", "open", "pack", "parallel_tokenize"]
         assert tokpress.__all__ == [*classes, "__version__", *functions, "train_tokenizer"]
         assert dir(tokpress) == tokpress.__all__
