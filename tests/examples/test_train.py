@@ -193,7 +193,7 @@ for each_step, arguments in json.loads(sys.argv[2]):
         assert process.stdout is not None
         assert process.stdout.readline().startswith("3/")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, and torchrun once more
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=120)
         assert process.returncode != 0
         assert f"interrupted after step {state(tmp_path)['step']}; the same command goes on there" in said
 
