@@ -72,6 +72,18 @@ class TestPolicies:
         assert b"<user>" in map(found.token_bytes, tokens)
 
 
+@pytest.mark.parametrize("name", samples.SENTENCEPIECE_FEW)
+def test_few_many_long_and_short_documents_are_encoded_alike(name: str) -> None:
+    """Long documents, or few of them, take another way through the library."""
+    short = ["", "a", "Hello, world.", "日本 🙂\n"] * 5
+    for documents in (short[:0], short[:2], short, ["word " * 700, *short[:3]], ["word " * 700] * 12):
+        tokens = samples.reference(name).encode(large_strings(documents))
+        assert [tokens.doc(i).tolist() for i in range(len(tokens))] == [
+            samples.oracle(name)(text) for text in documents
+        ]
+        assert tokens.ids.dtype == "uint32"
+
+
 class TestDecoding:
     def test_control_symbols_are_shown(self) -> None:
         model = samples.reference("mistral-v1-real")

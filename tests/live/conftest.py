@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engines.conftest import write_files
@@ -59,11 +62,13 @@ def run_script(tmp_path: Path) -> RunScript:
         script = tmp_path / "script.py"  # a file: processes that it spawns import it again
         script.write_text(code)
         command = [sys.executable, "-W", "error", "-X", "faulthandler", str(script), *map(str, arguments)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, **pipes, start_new_session=True)
         try:
             out, errors = process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGABRT)  # its forks, too
             raise AssertionError(process.communicate(timeout=10)[1]) from None
         return process.returncode, out, errors
 

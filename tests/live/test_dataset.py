@@ -85,7 +85,7 @@ class TestEqualsPretokenized:
             options = {"tokenizer": tokenizer, "bos": tokenizer == spm, "workers": 3, "use": use}
             live = live_of(source, batch_size=4, audit_rate=0.5, **options)
             assert rows_of(live) == rows_of(loader)
-            assert live.engine_name == store.manifest.parity.engine
+            assert live.parity.engine == store.manifest.parity.engine
             live.close()
 
     @pytest.mark.parametrize("options", [{"drop_empty": True}, {"limit": 25}, {"eos": False}, {"limit": 0}])
@@ -166,8 +166,8 @@ class TestResume:
         other = live_of(inputs, prefetch=0, max_epochs=1, drop_last=False)
         other.load_state_dict(state)
         encoded: list[int] = []
-        encode = other._encoder.encode
-        other._encoder.encode = lambda text, **how: encoded.append(len(text)) or encode(text, **how)  # type: ignore[method-assign, func-returns-value]
+        encode = other._tokens.encoder.encode
+        other._tokens.encoder.encode = lambda text, **how: encoded.append(len(text)) or encode(text, **how)  # type: ignore[method-assign, func-returns-value]
         assert sum(len(batch["input_ids"]) for batch in other) < 3
         assert sum(encoded) == 60 - state["place"]["doc"]  # the documents from there on
 
@@ -276,7 +276,7 @@ class TestEnds:
             list(batches)
 
     def test_standard_input_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="can be read once only"):
+        with pytest.raises(UsageError, match="can be read only once"):
             live_of("-")  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("wrong", [{"keep": ["id"]}, {"shuffle": True}])
@@ -286,7 +286,13 @@ class TestEnds:
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
-        [({"fields": ["tokens"]}, "fields="), ({"dtype": "uint8"}, "dtype=uint8"), ({"max_epochs": 0}, "max_epochs=0")],
+        [
+            ({"fields": ["tokens"]}, "fields="),
+            ({"dtype": "uint8"}, "dtype=uint8"),
+            ({"max_epochs": 0}, "max_epochs=0"),
+            ({"prefetch": -1}, "prefetch=-1"),
+            ({"workers": 0}, "workers=0"),
+        ],
     )
     def test_options_that_cannot_be_are_refused(self, inputs: Path, wrong: dict[str, Any], message: str) -> None:
         with pytest.raises(UsageError, match=message):
@@ -307,8 +313,8 @@ class TestMemory:
         source = write_jsonl(tmp_path / "a.jsonl", ["x" * 999] * 2000)
         live = live_of(source, batch_size=4, seq_len=250, prefetch=3)
         encoded: list[int] = []
-        encode = live._encoder.encode
-        live._encoder.encode = lambda text, **how: encoded.append(text.nbytes) or encode(text, **how)  # type: ignore[method-assign, func-returns-value]
+        encode = live._tokens.encoder.encode
+        live._tokens.encoder.encode = lambda text, **how: encoded.append(text.nbytes) or encode(text, **how)  # type: ignore[method-assign, func-returns-value]
         ahead = [sum(encoded) - 1000 * (step + 1) for step, _ in enumerate(live)]
         assert len(ahead) == 2000
         batch_bytes = 16 * 1024
@@ -326,9 +332,9 @@ class TestMemory:
 def _packer(source: Path) -> Packer:
     live = live_of(source)
     return Packer(
-        live._inputs,
-        live._read,
-        live._encode,
+        live._tokens.inputs,
+        live._tokens.read,
+        live._tokens.encode,
         Place(),
         width=100,
         stride=100,

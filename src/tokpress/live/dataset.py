@@ -15,22 +15,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import repeat
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, cast
+from typing import Any, NamedTuple, Unpack
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tokpress.api import BuildOptions, PathLike, as_list, build_config
-from tokpress.batches import Reject, TextBatch, TokenBatch
-from tokpress.config import EngineChoice, SpecialTokenPolicy
-from tokpress.engines.framing import frame_for
-from tokpress.engines.load import FAST_KINDS, load_files, reference_engine
-from tokpress.engines.parity import Auditor
+from tokpress.api import PathLike
+from tokpress.batches import Reject
+from tokpress.engines.parity import Parity
 from tokpress.errors import UsageError
-from tokpress.live.encoder import Encoder, Use
+from tokpress.live.encoder import Use
 from tokpress.live.packer import Packer, Rows
 from tokpress.live.state import LiveState, check_same_stream, inputs_digest, read_state
+from tokpress.live.tokens import LiveOptions, LiveTokens
 from tokpress.live.window import Place
 from tokpress.loader.buffers import BufferPool, PinnedMemory
 from tokpress.loader.dataset import (
@@ -47,38 +44,9 @@ from tokpress.loader.fields import Block, Layout, make_fields
 from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.steps import Sharing
 from tokpress.packing.base import check_seq_len
-from tokpress.run.budget import usable_cores
-from tokpress.run.choice import choose_engine
-from tokpress.sources.base import STDIN
-from tokpress.sources.files import discover
-from tokpress.sources.sample import sample_texts
 
-_SAMPLE_BYTES = 256 * 1024  # of the inputs, to prove the fast engine with
-_SAMPLE_DOC_BYTES = 32 * 1024
 _BYTES_PER_TOKEN = 4  # about; a batch of text is to give about a step of all ranks
 _MIN_BATCH_BYTES, _MAX_BATCH_BYTES = 16 * 1024, 1024**2
-
-
-class LiveOptions(TypedDict, total=False):
-    """Those options of `tokpress build` that say which tokens there are, under the same names."""
-
-    format: str | None
-    text_field: str
-    separator: str | None
-    max_doc_bytes: int | str
-    drop_empty: bool
-    limit: int | None
-    engine: EngineChoice
-    special_tokens: SpecialTokenPolicy
-    pattern: str | None
-    added_tokens: Mapping[str, int]
-    bos: bool
-    eos: bool
-    bos_token: str | None
-    eos_token: str | None
-    audit_rate: float
-    max_rejects: str | int
-    on_bad_record: Literal["skip", "stop"]
 
 
 class LiveDataset:
@@ -120,41 +88,18 @@ class LiveDataset:
         if max_epochs != math.inf and (max_epochs < 1 or max_epochs != int(max_epochs)):
             raise UsageError(f"max_epochs={max_epochs}: give a whole number from 1 on, or math.inf.")
         self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
-        if unknown := options.keys() - LiveOptions.__annotations__.keys():
-            raise TypeError(f"LiveDataset got an unknown option {min(unknown)!r}")
-        config = build_config(tokenizer, cast(BuildOptions, options))
-        self._read, self._max_rejects = config.read, config.check.max_rejects
-        self._inputs = discover(as_list(inputs), config.read)
-        if any(source.path == STDIN for source in self._inputs):
-            raise UsageError(
-                "standard input can be read once only, and a live data set is resumed. Save it to a file first."
-            )
-        self._special_tokens = config.tokenizer.special_tokens
-        files = load_files(config.tokenizer)
-        reference = reference_engine(files, config.tokenizer.special_tokens)
-        sampled = sample_texts(self._inputs, self._read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES)
-        engine, self.parity = choose_engine(
-            files, config.tokenizer, reference, list(sampled) if files.kind in FAST_KINDS else []
-        )
-        self._encoder = Encoder(
-            files,
-            msgspec.structs.replace(config.tokenizer, engine=engine.name),
-            engine,
-            workers=workers or max(usable_cores() - 1, 1),
-            use=use,
-        )
-        audited = engine is not reference and config.check.audit_rate > 0
-        self._auditor = Auditor(engine, reference, config.check.audit_rate) if audited else None
-        self._frame = frame_for(config.tokenizer, engine.info)
+        if prefetch < 0:
+            raise UsageError(f"prefetch={prefetch}: give a number of batches to make ahead, or 0 to make none.")
+        self._tokens = LiveTokens(inputs, tokenizer, options, workers=workers, use=use)
         self.layout = Layout(
             seq_len=seq_len,
             fields=tuple(fields),
             shift_labels=shift_labels,
             mask_across_docs=mask_across_docs,
-            pad_id=self._frame.eos_id or 0,
+            pad_id=self._tokens.frame.eos_id or 0,
             ignore_index=ignore_index,
             max_docs=min(max_docs or seq_len, seq_len),
-            dtype=checked_dtype(dtype, engine.info.vocab_size, needs_sign="labels" in fields),
+            dtype=checked_dtype(dtype, self._tokens.frame.vocab_size, needs_sign="labels" in fields),
         )
         self._as_tensors = wants_tensors(output)
         self._max_epochs = None if max_epochs == math.inf else int(max_epochs)
@@ -173,12 +118,12 @@ class LiveDataset:
     @property
     def vocab_size(self) -> int:
         """One more than the largest id, added tokens included."""
-        return self._encoder.engine.info.vocab_size
+        return self._tokens.frame.vocab_size
 
     @property
-    def engine_name(self) -> str:
-        """Of the engine that encodes; `parity` says how it was chosen."""
-        return self._encoder.engine.name
+    def parity(self) -> Parity:
+        """Which engine encodes, and how it was chosen."""
+        return self._tokens.parity
 
     @property
     def rejects(self) -> int:
@@ -216,11 +161,11 @@ class LiveDataset:
 
     def _maker(self) -> Callable[[], _Step | None]:
         """What makes one step after the other, from where this data set is."""
-        layout, sharing = self.layout, self._sharing
+        layout, sharing, tokens = self.layout, self._sharing, self._tokens
         packer = Packer(
-            self._inputs,
-            self._read,
-            self._encode,
+            tokens.inputs,
+            tokens.read,
+            tokens.encode,
             self._place,
             width=layout.seq_len + int(layout.shift_labels),  # rows share a token, so that the last input has its label
             stride=layout.seq_len,
@@ -228,7 +173,7 @@ class LiveDataset:
             batch_bytes=min(
                 max(_BYTES_PER_TOKEN * layout.seq_len * sharing.step_samples, _MIN_BATCH_BYTES), _MAX_BATCH_BYTES
             ),
-            max_rejects=self._max_rejects,
+            max_rejects=tokens.max_rejects,
             rejects=self.first_rejects,
         )
 
@@ -244,12 +189,6 @@ class LiveDataset:
             return _Step(len(rows.ids), rows.after, batch, copy)
 
         return make
-
-    def _encode(self, batch: TextBatch) -> TokenBatch:
-        tokens = self._encoder.encode(batch.text, beside=True)
-        if self._auditor is not None:
-            self._auditor.check(batch, tokens)
-        return self._frame.apply(tokens)
 
     def _fields(self, rows: Rows, own: slice) -> Batch:
         layout = self.layout
@@ -272,30 +211,20 @@ class LiveDataset:
         self._ticket += 1
 
     def _state(self) -> LiveState:
-        read, layout = self._read, self.layout
+        tokens = self._tokens
         return LiveState(
             samples=self._samples,
             step=self._step,
             place=self._place,
-            inputs=inputs_digest(self._inputs),
-            tokenizer=self._encoder.engine.info.fingerprint,
-            options={
-                "text_field": read.text_field,
-                "separator": read.separator,
-                "max_doc_bytes": read.max_doc_bytes,
-                "drop_empty": read.drop_empty,
-                "limit": read.limit,
-                "special_tokens": self._special_tokens,
-                "bos_id": self._frame.bos_id,
-                "eos_id": self._frame.eos_id,
-                "seq_len": layout.seq_len,
-            },
+            inputs=inputs_digest(tokens.inputs),
+            tokenizer=tokens.encoder.engine.info.fingerprint,
+            options={**tokens.options(), "seq_len": self.seq_len},
         )
 
     def close(self) -> None:
         """Ends the encoders. They end by themselves when nobody has the data set any more."""
         self._ticket += 1
-        self._encoder.close()
+        self._tokens.encoder.close()
 
 
 class _Step(NamedTuple):

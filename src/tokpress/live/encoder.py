@@ -61,9 +61,7 @@ class Encoder:
 
     def _crew(self) -> Crew:
         home = self._home
-        if (
-            home.pid != os.getpid()
-        ):  # a fork: it has the parent's memory, but none of its threads, and no right to the rest
+        if home.pid != os.getpid():  # a fork: it has none of the parent's threads, and no right to its processes
             if home.crew is not None:
                 home.crew.abandon()
             home = self._home = _Home()

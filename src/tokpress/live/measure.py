@@ -24,8 +24,9 @@ from tokpress.config import BuildConfig
 from tokpress.engines.base import Engine
 from tokpress.engines.load import load_files, reference_engine
 from tokpress.errors import InputError
-from tokpress.live.dataset import LiveDataset, LiveOptions
+from tokpress.live.dataset import LiveDataset
 from tokpress.live.parallel import ParallelTokenizer, TokenizerOptions
+from tokpress.live.tokens import LiveOptions
 from tokpress.loader.dataset import PretokenizedDataset
 from tokpress.loader.loader import Loader
 from tokpress.sources.base import open_reader

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
@@ -31,7 +31,7 @@ from tokpress.live.encoder import Encoder, Use
 from tokpress.live.proof import load_engine
 from tokpress.live.rows import Array, cut_rows, pad_rows
 
-Texts: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
+Texts: TypeAlias = Iterable[str] | pa.Array | pa.ChunkedArray
 Pair = tuple[Array, Array]
 
 _log = logging.getLogger(__name__)
@@ -141,21 +141,23 @@ class ParallelTokenizer:
         except WorkerDied:
             raise
         except Exception as error:
-            raise self._blamed(text, error) from error
+            if (blamed := self._blamed(text)) is None:
+                raise
+            raise blamed from error
         if self.verbose:
             ms = (perf_counter() - began) * 1e3
             each = ms / max(len(text), 1)
             _log.info("Parallel tokenized %d samples in %.1f ms (%.1f ms per sample)", len(text), ms, each)
         return tokens
 
-    def _blamed(self, text: pa.LargeStringArray, error: Exception) -> Exception:
+    def _blamed(self, text: pa.LargeStringArray) -> TokenizerError | None:
         """The error with the number of the text that it is about: the first that raises one by itself."""
         for i in range(len(text)):
             try:
                 self.engine.encode(text[i : i + 1])
             except Exception as alone:  # noqa: BLE001 - whatever it is, this text is its cause
                 return TokenizerError(f"text {i} cannot be encoded: {alone}. Leave it out and call again.")
-        return error
+        return None
 
     def close(self) -> None:
         """Ends the pool. Called by itself at the end of a `with`, or when nobody has the tokenizer any more."""
@@ -241,13 +243,14 @@ def _checked(texts: Texts) -> pa.LargeStringArray:
         if text.null_count:
             raise UsageError(f"text {text.is_null().to_pylist().index(True)} is null. Leave it out and call again.")
         return text
-    for i, document in enumerate(texts):
+    documents = list(texts)
+    for i, document in enumerate(documents):
         if not isinstance(document, str):
             raise UsageError(f"text {i} is no str but {type(document).__name__}. Leave it out, or decode it first.")
     try:
-        return large_strings(texts)
+        return large_strings(documents)
     except UnicodeEncodeError:
-        wrong = next(i for i, document in enumerate(texts) if not _is_unicode(document))
+        wrong = next(i for i, document in enumerate(documents) if not _is_unicode(document))
         raise UsageError(
             f"text {wrong} holds half a surrogate pair, which is no character. Read its source with errors='replace'."
         ) from None

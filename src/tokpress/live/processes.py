@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Pipe, wait
+from typing import cast
 
 import pyarrow as pa
 
@@ -136,7 +137,7 @@ class _Member:
             message = receive(self.pipe)
         except (EOFError, OSError):
             return None
-        return get_tokens(self.reply, message) if isinstance(message, Encoded) else Refused(str(message))
+        return get_tokens(self.reply, message) if isinstance(message, Encoded) else cast(Refused, message)
 
     def end(self, seconds: float = 0.0) -> str:
         """Waits for its end, then makes one; says how it went."""
