@@ -49,7 +49,7 @@ class Recipe:
 
 
 RECIPES = {
-    "tiny": Recipe(seq_len=128, steps=150, lr=2e-3),
+    "tiny": Recipe(seq_len=64, steps=150, lr=2e-3),
     "small": Recipe(lr=6e-4),
     "medium": Recipe(lr=3e-4),
     "large": Recipe(lr=2.5e-4),

@@ -15,7 +15,14 @@ from tokpress.diagnose.observe import observe
 from tokpress.errors import UsageError
 
 from .conftest import Run
-from .scripts import BAD
+
+# A first step, told by the watch itself, without an optimizer that would need torch.
+STEPS = """
+import sys, time
+watch = next(finder._watch for finder in sys.meta_path if hasattr(finder, "_watch"))
+watch.stepped(watch)
+time.sleep(0.3)  # several looks of the one that observes
+"""
 
 
 class TestExitCode:
@@ -32,7 +39,7 @@ class TestExitCode:
 
 
 class TestSamples:
-    def test_are_of_the_loop_alone(self, run: Run, bpe: Path) -> None:
+    def test_are_of_the_loop_alone(self, run: Run) -> None:
         """Neither imports nor what comes before the first step."""
         script = """
 import time, torch
@@ -56,41 +63,29 @@ for step in range(2):
         assert observed.samples.kinds.get("other", 0) > 20
         assert observed.notes == []
 
-    def test_without_py_spy_say_how_to_get_it(self, run: Run, bpe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_py_spy_say_how_to_get_it(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(observe_module, "_py_spy", lambda: None)
-        observed = run(BAD + "time.sleep(0.5)", bpe, 5)
+        observed = run(STEPS)
         assert observed.samples is None
         assert observed.notes[0].endswith("Install it: pip install 'tokpress[diagnose]'")
-        assert observed.watched[0].steps == 4
 
-    def test_that_cannot_be_taken_say_why(
-        self, run: Run, bpe: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_that_cannot_be_taken_say_why(self, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         refusing = tmp_path / "py-spy"
         refusing.write_text("#!/bin/sh\necho 'Error: Permission Denied' >&2\nexit 1\n")
         refusing.chmod(0o755)
         monkeypatch.setattr(observe_module, "_py_spy", lambda: str(refusing))
-        observed = run(BAD + "time.sleep(0.5)", bpe, 5)
-        assert observed.notes == ["py-spy took no samples (Error: Permission Denied)."]
-        assert observed.watched[0].steps == 4
-
-    def test_are_not_taken_where_there_is_a_meter(self, run: Run) -> None:
-        script = """
-import time, torch, tokpress
-w = torch.nn.Parameter(torch.ones(3))
-optimizer = torch.optim.SGD([w], lr=0.1)
-meter = tokpress.StepMeter(warmup=0)
-for batch in meter.wrap(range(5)):
-    w.grad = torch.ones(3)
-    with meter.phase("compute"):
-        optimizer.step()
-    time.sleep(0.1)
-"""
-        observed = run(script)
+        observed = run(STEPS)
         assert observed.samples is None
-        assert observed.meter is not None
-        assert observed.meter.steps == 5
-        assert observed.watched == [] or observed.watched[0].steps == 4
+        assert observed.notes == ["py-spy took no samples (Error: Permission Denied)."]
+
+    @pytest.mark.parametrize("reason", ["meter", "rank"])
+    def test_are_not_taken_where_nobody_wants_them(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str
+    ) -> None:
+        monkeypatch.setattr(observe_module, "_py_spy", lambda: pytest.fail("it was sampled"))
+        monkeypatch.setenv("RANK", "1" if reason == "rank" else "0")
+        observed = run(("import tokpress.loader.meter\n" if reason == "meter" else "") + STEPS)
+        assert (observed.samples, observed.notes) == (None, [])
 
 
 OBSERVED = """

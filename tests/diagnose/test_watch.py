@@ -14,7 +14,7 @@ from tokpress.diagnose import observe as observe_module
 from tokpress.diagnose.observe import Watched
 
 from .conftest import Run
-from .scripts import BAD, line_of
+from .scripts import line_of
 
 INSIDE = Path(observe_module.__file__).parent / "inside"
 
@@ -109,12 +109,6 @@ class TestLoop:
         assert watched.steps == 10
         assert watched.device == "cpu"
         assert of_kind(watched, "sync") == [(line_of(script, read), calls, 0) for read, calls in READS.items() if calls]
-
-    def test_a_call_is_counted_once_and_only_in_whole_steps(self, run: Run, bpe: Path) -> None:
-        (watched,) = run(BAD, bpe, 6).watched
-        assert watched.steps == 5
-        assert of_kind(watched, "tokenize") == [(line_of(BAD, "one by one"), 20, 20)]
-        assert of_kind(watched, "sync") == [(line_of(BAD, "each step"), 5, 0)]
 
     def test_loaders_are_timed_without_the_tokenizing_in_them(self, run: Run, bpe: Path) -> None:
         script = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -34,12 +35,34 @@ def store(corpus: Path) -> Path:
     return tokpress.build(corpus, tokenizer="bytes", out=corpus.with_name("store")).path
 
 
-def run(*arguments: object, launcher: tuple[str, ...] = (), code: int = 0) -> str:
-    """To its end; what it printed."""
-    command = [sys.executable, *launcher, str(TRAIN), *map(str, arguments)]
-    process = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=200)
-    assert process.returncode == code, process.stderr
-    return process.stdout + process.stderr
+class Ended(NamedTuple):
+    code: int
+    said: str
+
+
+IN_TURN = """
+import contextlib, io, json, sys
+sys.path.insert(0, sys.argv[1])
+import train
+ended = {}
+for name, arguments in json.loads(sys.argv[2]).items():
+    sys.argv[1:] = arguments
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            code = train.main()
+        except SystemExit as stop:
+            code = stop.code
+    ended[name] = [code, said.getvalue()]
+print(json.dumps(ended))
+"""
+
+
+def run_in_turn(runs: dict[str, list[object]]) -> dict[str, Ended]:
+    """Several commands in one process: to import torch takes longer than to train."""
+    words = json.dumps({name: list(map(str, arguments)) for name, arguments in runs.items()})
+    told = subprocess.check_output([sys.executable, "-c", IN_TURN, str(TRAIN.parent), words], env=ENV, timeout=200)
+    return {name: Ended(*ended) for name, ended in json.loads(told).items()}
 
 
 def state(out: Path) -> dict[str, Any]:
@@ -48,11 +71,39 @@ def state(out: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """Runs that nobody interrupted, and some that never begin."""
+    out = tmp_path_factory.mktemp("runs")
+    data: list[object] = ["--data", store]
+    whole: list[object] = [*data, "--out", out / "whole", *SMALL, "--batch-size", 4]
+    ended = run_in_turn(
+        {
+            "whole": whole,
+            "whole, again": whole,
+            "halves": [*data, "--out", out / "halves", *SMALL, "--batch-size", 2, "--accumulate", 2],
+            "bfloat16": [*data, "--out", out / "bfloat16", *SMALL, "--batch-size", 4, "--precision", "bfloat16"],
+            "another batch": [*data, "--out", out / "whole", *SMALL, "--batch-size", 8],
+            "no store": ["--data", out / "nothing", "--out", out / "x"],
+            "live without a tokenizer": ["--live", "a", "--out", out / "x"],
+            "both": ["--live", "a", *data, "--out", out / "x"],
+            "neither": ["--out", out / "x"],
+            "no steps": [*data, "--out", out / "x", "--steps", 0],
+            "an unknown config": [*data, "--out", out / "x", "--config", "huge"],
+            "8 bits": [*data, "--out", out / "x", "--optimizer", "adamw8bit"],
+        }
+    )
+    return ended | {"": Ended(0, str(out))}
+
+
+@pytest.fixture(scope="module")
+def outs(runs: dict[str, Ended]) -> Path:
+    return Path(runs[""].said)
+
+
+@pytest.fixture(scope="module")
+def whole(outs: Path) -> Path:
     """A run that nobody interrupted."""
-    out = tmp_path_factory.mktemp("whole")
-    run("--data", store, "--out", out, *SMALL, "--batch-size", 4)
-    return out
+    return outs / "whole"
 
 
 def assert_same_run(out: Path, whole: Path) -> None:
@@ -84,50 +135,55 @@ sys.exit(train.main())
 
 
 class TestResume:
-    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-    def test_at_a_random_step_gives_the_same_losses(
-        self, store: Path, whole: Path, tmp_path: Path, number: signal.Signals
-    ) -> None:
-        arguments: list[object] = ["--data", store, "--out", tmp_path, *SMALL, "--batch-size", 4]
-        step = random.randrange(3, STEPS - 1)
-        words = [TRAIN.parent, int(number), step, *arguments]
-        hit = subprocess.run([sys.executable, "-c", HIT, *map(str, words)], stdout=subprocess.PIPE, text=True, env=ENV)
-        stopped = state(tmp_path)["step"]
-        if number == signal.SIGINT:
-            assert (hit.returncode, stopped) == (130, step + 1)  # the step that ran was finished
-            assert f"interrupted after step {stopped}; the same command goes on there" in hit.stdout
-        else:
-            assert (hit.returncode, stopped) == (-number, step // 3 * 3)
-        assert f"going on after step {stopped}" in run(*arguments)
-        assert_same_run(tmp_path, whole)
-        assert [step for step, _ in state(tmp_path)["losses"]] == list(range(1, STEPS + 1))
+    def test_at_a_random_step_gives_the_same_losses(self, store: Path, whole: Path, tmp_path: Path) -> None:
+        arguments: dict[str, list[object]] = {}
+        stopped = {}
+        for number in (signal.SIGKILL, signal.SIGINT):
+            out, step = tmp_path / number.name, random.randrange(3, STEPS - 1)
+            arguments[number.name] = ["--data", store, "--out", out, *SMALL, "--batch-size", 4]
+            words = [TRAIN.parent, int(number), step, *arguments[number.name]]
+            command = [sys.executable, "-c", HIT, *map(str, words)]
+            hit = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=ENV)
+            stopped[number.name] = state(out)["step"]
+            if number == signal.SIGINT:  # the step that ran was finished
+                assert (hit.returncode, stopped[number.name]) == (130, step + 1)
+                assert f"interrupted after step {step + 1}; the same command goes on there" in hit.stdout
+            else:
+                assert (hit.returncode, stopped[number.name]) == (-number, step // 3 * 3)
+        for name, ended in run_in_turn(arguments).items():
+            assert ended.code == 0
+            assert f"going on after step {stopped[name]}" in ended.said
+            assert_same_run(tmp_path / name, whole)
+            assert [step for step, _ in state(tmp_path / name)["losses"]] == list(range(1, STEPS + 1))
 
-    @pytest.mark.parametrize("source", ["data", "live"])
-    def test_after_every_step_gives_the_same_losses(
-        self, store: Path, corpus: Path, tmp_path: Path, source: str
-    ) -> None:
-        """Between two logs, too, where part of a loss is added up already."""
+    def test_after_every_step_gives_the_same_losses(self, store: Path, corpus: Path, tmp_path: Path) -> None:
+        """Between two logs, too, where part of a loss is added up already; from a store and live."""
         code = """
-import sys
+import json, sys
 sys.path.insert(0, sys.argv[1])
 from train import Ranks, Trainer, parse
-for out, each_step in ((sys.argv[2], True), (sys.argv[3], False)):
+for each_step, arguments in json.loads(sys.argv[2]):
     done = False
     while not done:
-        trainer = Trainer(parse([*sys.argv[4:], "--out", out]), Ranks.start())
+        trainer = Trainer(parse(arguments), Ranks.start())
         trainer.interrupted = each_step
-        trainer.run()
-        done = trainer.step == trainer.options.steps
+        done = trainer.run()
 """
-        outs = [tmp_path / "resumed", tmp_path / "whole"]
-        for out in outs:
-            out.mkdir()
-        data = ["--data", store] if source == "data" else ["--live", corpus, "--tokenizer", "bytes"]
-        shape = ["--seq-len", 24, "--batch-size", 4, "--steps", 12, "--log-every", 5]
-        words = [TRAIN.parent, *outs, *data, *shape]
-        subprocess.run([sys.executable, "-c", code, *map(str, words)], check=True, env=ENV)
-        assert [step for step, _ in state(outs[0])["losses"]] == [5, 10, 12]
-        assert_same_run(*outs)
+        shape: list[object] = ["--seq-len", 24, "--batch-size", 4, "--steps", 12, "--log-every", 5]
+        sources: dict[str, list[object]] = {
+            "data": ["--data", store],
+            "live": ["--live", corpus, "--tokenizer", "bytes"],
+        }
+        runs = []
+        for name, source in sources.items():
+            for each_step in (True, False):
+                out = tmp_path / f"{name}-{each_step}"
+                out.mkdir()
+                runs.append([each_step, list(map(str, [*source, *shape, "--out", out]))])
+        subprocess.run([sys.executable, "-c", code, str(TRAIN.parent), json.dumps(runs)], check=True, env=ENV)
+        for name in sources:
+            assert [step for step, _ in state(tmp_path / f"{name}-True")["losses"]] == [5, 10, 12]
+            assert_same_run(tmp_path / f"{name}-True", tmp_path / f"{name}-False")
 
     def test_two_ranks_end_at_the_same_step(self, store: Path, tmp_path: Path) -> None:
         shape = ["--seq-len", 24, "--batch-size", 2, "--steps", 10**6, "--log-every", 3, "--checkpoint-every", 10**6]
@@ -137,15 +193,14 @@ for out, each_step in ((sys.argv[2], True), (sys.argv[3], False)):
         assert process.stdout is not None
         assert process.stdout.readline().startswith("3/")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, and torchrun once more
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=120)
         assert process.returncode != 0
         assert f"interrupted after step {state(tmp_path)['step']}; the same command goes on there" in said
 
-    def test_of_a_finished_run_does_nothing(self, store: Path, whole: Path) -> None:
-        before = (whole / "checkpoint.pt").read_bytes()
-        said = run("--data", store, "--out", whole, *SMALL, "--batch-size", 4)
-        assert f"going on after step {STEPS}" in said
-        assert (whole / "checkpoint.pt").read_bytes() == before
+    def test_of_a_finished_run_trains_no_further(self, runs: dict[str, Ended]) -> None:
+        assert runs["whole, again"].code == 0
+        assert f"going on after step {STEPS}" in runs["whole, again"].said
+        assert " · loss " not in runs["whole, again"].said
 
 
 class TestSteps:
@@ -156,12 +211,12 @@ class TestSteps:
         assert (whole / "loss.png").read_bytes().startswith(b"\x89PNG")
 
     def test_two_ranks_are_one_with_the_doubled_batch(self, store: Path, whole: Path, tmp_path: Path) -> None:
-        run("--data", store, "--out", tmp_path, *SMALL, "--batch-size", 2, launcher=TWO_RANKS)
+        words = [*TWO_RANKS, TRAIN, "--data", store, "--out", tmp_path, *SMALL, "--batch-size", 2]
+        subprocess.run([sys.executable, *map(str, words)], check=True, env=ENV, stdout=subprocess.DEVNULL, timeout=200)
         self.assert_close(tmp_path, whole)
 
-    def test_two_halves_are_one_whole(self, store: Path, whole: Path, tmp_path: Path) -> None:
-        run("--data", store, "--out", tmp_path, *SMALL, "--batch-size", 2, "--accumulate", 2)
-        self.assert_close(tmp_path, whole)
+    def test_two_halves_are_one_whole(self, outs: Path, whole: Path) -> None:
+        self.assert_close(outs / "halves", whole)
 
     @staticmethod
     def assert_close(out: Path, whole: Path) -> None:
@@ -171,47 +226,30 @@ class TestSteps:
         for name, weights in theirs["model"].items():
             torch.testing.assert_close(ours["model"][name], weights, rtol=1e-2, atol=1e-3)
 
-    def test_in_half_precision_the_loss_falls_too(self, store: Path, tmp_path: Path) -> None:
-        run("--data", store, "--out", tmp_path, *SMALL, "--batch-size", 4, "--precision", "bfloat16")
-        values = [loss for _, loss in state(tmp_path)["losses"]]
+    def test_in_half_precision_the_loss_falls_too(self, outs: Path) -> None:
+        values = [loss for _, loss in state(outs / "bfloat16")["losses"]]
         assert sum(values[-5:]) / 5 < values[0] - 1
 
 
 class TestRefused:
-    def test_other_options_than_the_checkpoint_s(self, store: Path, whole: Path) -> None:
-        said = run("--data", store, "--out", whole, *SMALL, "--batch-size", 8, code=2)
-        assert "was trained with sequences a step 4, now it is 8" in said
-        assert "Give the same options, or another --out." in said
+    @pytest.mark.parametrize(
+        ("name", "code", "reason"),
+        [
+            ("another batch", 2, "was trained with sequences a step 4, now it is 8"),
+            ("no store", 1, "error: no store at "),
+            ("live without a tokenizer", 2, "--live needs a --tokenizer"),
+            ("both", 2, "not allowed with argument"),
+            ("neither", 2, "one of the arguments --data --live is required"),
+            ("no steps", 2, "--steps must be at least 1"),
+            ("an unknown config", 2, "invalid choice: 'huge'"),
+        ],
+    )
+    def test_is_what_cannot_be_done(self, runs: dict[str, Ended], name: str, code: int, reason: str) -> None:
+        assert runs[name].code == code
+        assert reason in runs[name].said
 
-    def test_eight_bits_without_their_package(self, store: Path, tmp_path: Path) -> None:
+    def test_are_eight_bits_without_their_package(self, runs: dict[str, Ended]) -> None:
         if find_spec("bitsandbytes"):
             pytest.skip("bitsandbytes is installed")
-        said = run("--data", store, "--out", tmp_path, "--optimizer", "adamw8bit", code=2)
-        assert said == "error: --optimizer adamw8bit needs bitsandbytes. Install it: pip install bitsandbytes\n"
-
-    def test_a_store_that_is_not_there(self, tmp_path: Path) -> None:
-        said = run("--data", tmp_path / "nothing", "--out", tmp_path / "run", code=1)
-        assert said.startswith(f"error: no store at {tmp_path / 'nothing'}")
-
-    def test_options_that_do_not_go_together(self) -> None:
-        wrong = {
-            "--live a": "--live needs a --tokenizer",
-            "--data a --live b": "not allowed with argument",
-            "--data a --steps 0": "--steps must be at least 1",
-            "--data a --config huge": "invalid choice: 'huge'",
-            "--steps 3": "one of the arguments --data --live is required",
-        }
-        code = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from train import parse
-for words in sys.argv[2:]:
-    try:
-        parse([*words.split(), "--out", "run"])
-    except SystemExit as stop:
-        assert stop.code == 2
-"""
-        command = [sys.executable, "-c", code, str(TRAIN.parent), *wrong]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-        for line, reason in zip((line for line in said.splitlines() if "error: " in line), wrong.values(), strict=True):
-            assert reason in line
+        said = "error: --optimizer adamw8bit needs bitsandbytes. Install it: pip install bitsandbytes\n"
+        assert runs["8 bits"] == (2, said)
