@@ -229,6 +229,7 @@ class TestRefusals:
             form = open_format(name)
             assert form.methods
             assert "{out}" in form.opened_with
+            assert "{split}" in form.opened_with or name == "arrow"
             assert form.seq_len in ("no", "may", "must")
 
 

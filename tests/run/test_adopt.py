@@ -135,7 +135,7 @@ class TestSeparators:
         write_llmc(tmp_path / "a_0.bin", [EOS, 1, 2, EOS, 3])
         write_llmc(tmp_path / "a_1.bin", [4, EOS, 5])
         write_llmc(tmp_path / "a_2.bin", [EOS, 6])
-        store = adopt(sorted(tmp_path.glob("a_*.bin"))[0].parent, "llmc", tmp_path / "store")
+        store = adopt(sorted(tmp_path.glob("a_*.bin")), "llmc", tmp_path / "store")
         assert documents(store) == [[1, 2, EOS], [3], [4, EOS], [5, EOS], [6, EOS]]
         assert store.verify().ok
 

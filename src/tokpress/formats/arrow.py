@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from tokpress.formats.base import Advance, Export, Format, Part, Written
-from tokpress.formats.tables import TableFile, table_files, table_schema
+from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.reader import Store
 
@@ -66,7 +66,7 @@ def _file(export: Export, store: Store, rows: TableFile, name: str) -> Any:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         with part.open(name) as file:
-            writer = pa.ipc.new_stream(pa.PythonFile(file, "w"), table_schema(export, store))
+            writer = pa.ipc.new_stream(pa.PythonFile(file, "w"), rows.schema)
             for batch in rows.batches(BLOCK_BYTES):
                 writer.write_batch(batch)
                 advance(batch.nbytes)

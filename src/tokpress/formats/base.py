@@ -6,7 +6,7 @@ and the index that a reader looks for, when all parts are there. The other way: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -86,9 +86,9 @@ class Format(Protocol):
         """The files that a reader looks for first, written last. `written` has every part's receipt, in order."""
         return {}
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:  # noqa: ARG002
-        """The token files that a user means by a path, with their documents."""
-        raise UsageError(f"{path}: files of this format cannot be imported. Choose one of {', '.join(IMPORTABLE)}.")
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:  # noqa: ARG002
+        """The token files that a user means by these paths, in order, with their documents."""
+        raise UsageError(f"files of this format cannot be imported. Choose one of {', '.join(IMPORTABLE)}.")
 
 
 @dataclass(frozen=True, slots=True)

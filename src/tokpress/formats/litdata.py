@@ -25,7 +25,7 @@ _ONE_TENSOR = '[1, {"type": null, "context": null, "children_spec": []}]'
 
 
 class LitDataFormat(Format):
-    opened_with = 'StreamingDataset("{out}/train", item_loader=TokensLoader(block_size={seq_len}))'
+    opened_with = 'StreamingDataset("{out}/{split}", item_loader=TokensLoader(block_size={seq_len}))'
     seq_len = "may"
     methods = ("concat",)
 

@@ -7,7 +7,7 @@ separator already and stay as they are. Where there is neither, the tokenizer's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _MOST_TOKENS = 2**31 - 1  # in a file; the header counts in i32
 
 
 class LlmcFormat(Format):
-    opened_with = '-i "{out}/train_*.bin"'
+    opened_with = '-i "{out}/{split}_*.bin"'
     in_directories = False
 
     def parts(self, export: Export) -> list[Part]:
@@ -42,8 +42,8 @@ class LlmcFormat(Format):
                 parts.append(Part(name, run.tokens * store.dtype.itemsize, _file(export, store, run, name)))
         return parts
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:
-        return _read_all(token_paths(path, ".bin"), -1 if given.eos_id is None else given.eos_id)
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
+        return _read_all(token_paths(paths, ".bin"), -1 if given.eos_id is None else given.eos_id)
 
 
 def _separator(store: Store) -> int | None:

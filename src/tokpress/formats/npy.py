@@ -28,7 +28,7 @@ _ARRAYS = ("input", "target", "mask")
 
 
 class NpyFormat(Format):
-    opened_with = 'np.load("{out}/train/input.npy", mmap_mode="r")'
+    opened_with = 'np.load("{out}/{split}/input.npy", mmap_mode="r")'
     seq_len = "must"
     methods = ("pad", "concat", "bestfit")
     holds_masks = True

@@ -20,7 +20,7 @@ from tokpress.formats.writing import PartWriter
 
 
 class TorchFormat(Format):
-    opened_with = 'torch.load("{out}/train/chunk_000000.pt", weights_only=True)'
+    opened_with = 'torch.load("{out}/{split}/chunk_000000.pt", weights_only=True)'
     seq_len = "must"
     holds_masks = True
     dtypes = ("int32", "int64")
