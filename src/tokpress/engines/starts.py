@@ -1,8 +1,9 @@
 """Where tokens start in their text, in bytes.
 
-In: text and its ids. Out: the byte at which each token starts. The bytes of the vocabulary's tokens, end to end, are compared with those of the text: where they are the same, and that is every document of
-a byte-level tokenizer, the sum of their lengths says it, for a whole batch at once. The others (a normaliser, a space put
-before the text) are encoded once more by the reference, which says where each token comes from.
+In: text and its ids. Out: the byte at which each token starts. The bytes of the vocabulary's tokens, end to end, are
+compared with those of the text: where they are the same, and that is every document of a byte-level tokenizer, the sum of
+their lengths says it, for a whole batch at once. The others (a normaliser, a space put before the text) are encoded once
+more by the reference, which says where each token comes from.
 """
 
 from __future__ import annotations

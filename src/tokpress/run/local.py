@@ -55,6 +55,7 @@ _RUNAWAY = 2  # times a worker's share of it: then a document is exhausting it
 _MOST_MEMORY_PER_BYTE = 1000  # that any engine may take for honest text
 _STOP_SECONDS = 3.0
 _PREPARE_TRIES = 3
+_PREPARE_SECONDS = 60.0  # to load a tokenizer and to compare engines, beside what one document may take
 _VIEW_SECONDS = 0.5
 SYNC_FAILED = 74  # exit code of a worker whose disk refused to sync
 
@@ -105,13 +106,13 @@ class LocalWorkers:
         for attempt in range(_PREPARE_TRIES):
             first = self.workers[0]
             _send(first, Prepare(attempt))
-            wait([first.pipe, first.process.sentinel])
+            heard = wait([first.pipe, first.process.sentinel], _PREPARE_SECONDS + self._doc_timeout)
             for message in _messages(first):
                 if isinstance(message, Failed):
                     raise message.error
                 if isinstance(message, Prepared):
                     return message
-            cause = _how_it_ended(first.process)
+            cause = _how_it_ended(first.process) if heard else HUNG
             _kill(first)
             self.workers[0] = self._start(0)
         raise TokpressError(

@@ -83,12 +83,11 @@ class Worker:
             sample_texts(
                 job.inputs,
                 self._read,
-                total_bytes=_SAMPLE_BYTES,
+                total_bytes=_SAMPLE_BYTES * (2 - attempt) // 2,
                 max_doc_bytes=_SAMPLE_DOC_BYTES,
                 text_of=lambda batch: self._shaper.render(batch, _SAMPLE_BYTES).batch.text,
             )
         )
-        sample = sample[len(sample) * attempt // 2 :]
         self._engine, parity = choose_engine(job.files, job.config.tokenizer, self._reference, sample)
         return Prepared(
             info=self._reference.info,
