@@ -6,8 +6,9 @@
 The tokenizer is Llama 3's. tokpress is two commands, `build --workers 2` and `export --to npy`, start-up and all, which
 also prove parity, make checksums, sync and can be resumed. The loop reads a record, encodes prompt and completion together,
 finds the mask from the tokens' offsets, and puts one row into each of three memory-mapped arrays: what such a script does.
-It gets a slice of the records and the time of its start-up, and what a record takes it is taken for all of them; each runs
-three times, one after the other, and the ratio is the median of theirs. At the end stands the memory that was held, beside what the arrays have on disk.
+It gets a slice of the records and the time of its start-up; what a record takes it is taken for all of them. Each runs three
+times, one after the other, and the ratio is the median of theirs. At the end stands the memory that was held, beside what
+the arrays have on disk.
 """
 
 from __future__ import annotations

@@ -170,3 +170,21 @@ class TestBuild:
             tokpress.build(
                 tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "store", template=tmp_path / "t.jinja"
             )
+
+    def test_what_escapes_the_counting_is_caught_by_the_clock_and_alone(self, tmp_path: Path) -> None:
+        """Few steps, each of them slow: the coordinator sees that the worker has fallen silent while it renders."""
+        records = [
+            {"n": 0, "a": f"answer {n:05} " * 150} for n in range(4000)
+        ]  # so many that the sample leaves most of them out
+        records[4000 * 33 // 64]["n"] = 90_000
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        (tmp_path / "t.jinja").write_text(
+            "{% for i in range(n) %}{{ range(99999) | sum }}{% endfor %}{% loss %}{{ a }}{% endloss %}"
+        )
+        options: Any = {"workers": 2, "doc_timeout": 2, "template": tmp_path / "t.jinja", "max_rejects": 1}
+        store = tokpress.build(
+            tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "store", unit_size="2MB", **options
+        )
+        assert store.manifest.rejects == {"hung-tokenizer": 1}
+        assert store.num_docs == 3999
+        assert store.verify().ok

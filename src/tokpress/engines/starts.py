@@ -1,8 +1,9 @@
 """Where tokens start in their text, in bytes.
 
-In: text and its ids. Out: the byte at which each token starts. The bytes of the vocabulary's tokens, end to end, are compared with those of the text: where they are the same, and that is every document of
-a byte-level tokenizer, the sum of their lengths says it, for a whole batch at once. The others (a normaliser, a space put
-before the text) are encoded once more by the reference, which says where each token comes from.
+In: text and its ids. Out: the byte at which each token starts. The bytes of the vocabulary's tokens, end to end, are
+compared with those of the text: where they are the same, and that is every document of a byte-level tokenizer, the sum of
+their lengths says it, for a whole batch at once. The others (a normaliser, a space put before the text) are encoded once
+more by the reference, which says where each token comes from.
 """
 
 from __future__ import annotations
@@ -26,13 +27,12 @@ class TokenStarts:
     def find(self, text: pa.LargeStringArray, tokens: TokenBatch) -> Int64s:
         """Of each token, in the bytes of these documents end to end; ascending."""
         offsets, data = string_buffers(text)
-        bounds, spelled = string_buffers(self._vocabulary.take(pa.array(tokens.ids)))
-        bounds = bounds - bounds[0]
+        bounds, spelled = string_buffers(self._vocabulary.take(pa.array(tokens.ids)))  # from 0 on: it is a new array
         ends = bounds[tokens.ends]  # of each document, in the bytes of its tokens
         text_ends = offsets[1:] - offsets[0]
         if np.array_equal(ends, text_ends) and np.array_equal(spelled[: bounds[-1]], data[offsets[0] : offsets[-1]]):
             return bounds[:-1]
-        starts = bounds[:-1].copy()
+        starts: Int64s = bounds[:-1].copy()
         begin = text_begin = first = 0
         for i in range(len(text)):  # one by one, but only where a document of the batch is spelled otherwise
             end, text_end, last = int(ends[i]), int(text_ends[i]), int(tokens.ends[i])

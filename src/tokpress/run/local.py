@@ -57,6 +57,7 @@ _MOST_MEMORY_PER_BYTE = 1000  # that any engine may take for honest text
 _STOP_SECONDS = 3.0
 _PREPARE_TRIES = 3
 _MOST_PROVERS = 8  # more would spend their time finding their part of the sample
+_PREPARE_SECONDS = 60.0  # to load a tokenizer and to compare engines, beside what one document may take
 _VIEW_SECONDS = 0.5
 SYNC_FAILED = 74  # exit code of a worker whose disk refused to sync
 
@@ -119,13 +120,13 @@ class LocalWorkers:
             worker = self.workers[number]
             if attempt:
                 _send(worker, Prepare(part, attempt))
-            wait([worker.pipe, worker.process.sentinel])
+            heard = wait([worker.pipe, worker.process.sentinel], _PREPARE_SECONDS + self._doc_timeout)
             for message in _messages(worker):
                 if isinstance(message, Failed):
                     raise message.error
                 if isinstance(message, Prepared):
                     return message
-            cause = _how_it_ended(worker.process)
+            cause = _how_it_ended(worker.process) if heard else HUNG
             _kill(worker)
             self.workers[number] = self._start(number)
         raise TokpressError(

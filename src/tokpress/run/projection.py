@@ -62,7 +62,7 @@ def project(job: Job) -> tuple[Prepared, Projection]:
         input_mb_per_s=round(rate / 1e6, 1),
         docs=docs,
         tokens=tokens,
-        disk_bytes=tokens * prepared.frame.dtype.itemsize + 16 * docs,
+        disk_bytes=tokens * (prepared.frame.dtype.itemsize + int(job.config.template.has_mask)) + 16 * docs,
         workers=[
             ForWorkers(
                 workers=count,

@@ -34,6 +34,9 @@ from tokpress.templates.base import Rendered, Spans, rejected
 from tokpress.templates.load import load_template
 
 
+_MASK_COST = 20  # bytes held for each of the text, at the worst, while a mask is made: places of tokens, mostly
+
+
 class Shaper:
     """Made once in each worker."""
 
@@ -46,6 +49,7 @@ class Shaper:
         self._reference = reference
         self._template = load_template(job.config.template, job.files, reference.info, job.inputs)
         self._starts: TokenStarts | None = None  # made when a mask is
+        self.memory_per_byte = _MASK_COST if job.config.template.has_mask else 0
 
     def render(self, batch: TextBatch, max_bytes: int) -> Rendered:
         """The first documents of a batch as the text that is encoded; with them the batch's rejects among them."""

@@ -84,12 +84,11 @@ class Worker:
             sample_texts(
                 job.inputs,
                 self._read,
-                total_bytes=_SAMPLE_BYTES,
+                total_bytes=_SAMPLE_BYTES * (2 - attempt) // 2,
                 max_doc_bytes=_SAMPLE_DOC_BYTES,
                 text_of=lambda batch: self._shaper.render(batch, _SAMPLE_BYTES).batch.text,
             )
         )
-        sample = sample[len(sample) * attempt // 2 :]
         self._engine, parity = choose_engine(job.files, job.config.tokenizer, self._reference, sample, part)
         return Prepared(
             info=self._reference.info,
@@ -97,7 +96,7 @@ class Worker:
             parity=parity,
             first_document=self._first_document(sample[0][:1]) if sample else None,
             footprint=psutil.Process().memory_info().rss,
-            memory_per_byte=self._engine.memory_per_byte,
+            memory_per_byte=self._engine.memory_per_byte + self._shaper.memory_per_byte,
         )
 
     def preload(self) -> None:
@@ -232,12 +231,12 @@ class Worker:
 
     def _growing(self, source: Input) -> Growing | None:
         """Called as a record grows beyond the ordinary, before it is held whole."""
-        gate, cost = self._gate, READ_COST + self._engine.memory_per_byte
+        gate, cost = self._gate, READ_COST + self._engine.memory_per_byte + self._shaper.memory_per_byte
         return (lambda size: gate.wait_for(cost * size, source.path)) if gate else None
 
     def _wait_for_room(self, batch: TextBatch) -> None:
         if self._gate and len(batch):
-            need = READ_COST * batch.text_bytes + self._engine.memory_for(batch.text)
+            need = (READ_COST + self._shaper.memory_per_byte) * batch.text_bytes + self._engine.memory_for(batch.text)
             self._gate.wait_for(need, self._job.inputs[batch.sources[-1]].path)
 
     def _encode(self, batch: TextBatch, task: Task, say: Say) -> tuple[Rendered, TokenBatch]:
