@@ -94,7 +94,7 @@ def train(model: Model, arrays: Arrays, steps: int, batch_size: int = 256) -> No
         ids, target, mask = arrays.rows(np.sort(rng.integers(0, len(arrays), batch_size)))
         loss = torch.nn.functional.cross_entropy(model(ids)[mask], target[mask])
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
 
@@ -104,7 +104,7 @@ def accuracy(model: Model, arrays: Arrays) -> float:
     ids, target, mask = arrays.rows(slice(None))
     with torch.no_grad():
         right = (model(ids).argmax(-1) == target) | ~mask
-    return right.all(1).float().mean().item()
+    return float(right.all(1).float().mean())
 
 
 def main() -> float:

@@ -33,7 +33,6 @@ from tokpress.run.job import Job
 from tokpress.templates.base import Rendered, Spans, rejected
 from tokpress.templates.load import load_template
 
-
 _MASK_COST = 20  # bytes held for each of the text, at the worst, while a mask is made: places of tokens, mostly
 
 
