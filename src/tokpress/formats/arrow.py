@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tokpress.formats.base import Advance, Export, Format, Part, Written
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.reader import Store
@@ -62,7 +62,7 @@ def _json(record: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2)
 
 
-def _file(export: Export, store: Store, rows: TableFile, name: str) -> Any:
+def _file(export: Export, store: Store, rows: TableFile, name: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         with part.open(name) as file:

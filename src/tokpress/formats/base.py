@@ -45,6 +45,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     note: dict[str, Any] = {}  # what the format's index says of this part
 
 
+Write = Callable[[Path, Advance], Written]  # a part into the directory of an export
+
+
 @dataclass(frozen=True, slots=True)
 class Export:
     """One export: a store, what is asked of it, and where it will stand."""
@@ -65,7 +68,7 @@ class Part:
 
     name: str  # no other part of the export has it
     bytes: int  # about, for the bar
-    write: Callable[[Path, Advance], Written]  # into the directory of the export
+    write: Write
 
 
 class Format(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tokpress.errors import InputError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, has_mask, shards_of
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
 from tokpress.formats.raw import blocks_of, token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
@@ -37,7 +37,7 @@ class DatatroveFormat(Format):
         return [_read(file, given.dtype) for file in token_paths(paths, _SUFFIX)]
 
 
-def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Any:
+def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Write:
     name = f"{store.split_name}/{number:05d}_tokens{_SUFFIX}"
     tokenizer = f"{store.manifest.tokenizer.kind}-{store.manifest.tokenizer.fingerprint[:16]}"
     words = f"{tokenizer}|{store.dtype.itemsize}\n{receipt.tokens}\n{_human(receipt.tokens)}"

@@ -17,7 +17,7 @@ from isal import isal_zlib
 
 from tokpress.batches import Int64s
 from tokpress.errors import InputError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, has_mask, shards_of
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
 from tokpress.formats.raw import token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
@@ -45,7 +45,7 @@ class DolmaFormat(Format):
         return [_read(file, given.dtype) for file in found]
 
 
-def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Any:
+def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Write:
     folder, name = store.split_name, f"part-0-{number:05d}"
 
     def write(directory: Path, advance: Advance) -> Written:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tokpress.formats.base import Advance, Export, Format, Part, Written
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import FILE_BYTES
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.reader import Store
@@ -57,7 +57,7 @@ class LitDataFormat(Format):
         return indices
 
 
-def _chunk(export: Export, store: Store, start: int, stop: int, number: int) -> Any:
+def _chunk(export: Export, store: Store, start: int, stop: int, number: int) -> Write:
     name = f"chunk-0-{number}.bin"
 
     def write(directory: Path, advance: Advance) -> Written:

@@ -16,7 +16,7 @@ import numpy as np
 from tokpress.batches import Ids, TokenBatch
 from tokpress.engines.framing import Frame
 from tokpress.errors import InputError, UsageError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written
 from tokpress.formats.raw import ends_after, token_paths
 from tokpress.formats.rows import DocRun, doc_runs
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
@@ -62,7 +62,7 @@ def _separator(store: Store) -> int | None:
     return manifest.tokenizer.special_tokens[named]
 
 
-def _file(export: Export, store: Store, run: DocRun, name: str) -> Any:
+def _file(export: Export, store: Store, run: DocRun, name: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         shard = store.shard(run.shard)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
-from tokpress.formats.base import Advance, Export, Format, Part, Written, has_mask
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written, has_mask
 from tokpress.formats.rows import FILE_BYTES, DocRun, Sequences, doc_runs
 from tokpress.formats.writing import PartWriter
 from tokpress.store.reader import Store
@@ -89,7 +89,7 @@ def _shards(export: Export, store: Store) -> Iterator[tuple[int, Any]]:
         yield len(rows) * sequences.row_bytes, lambda rows=rows: _rows(sequences, rows)
 
 
-def _shard(export: Export, store: Store, name: str, config: bytes, samples: Any) -> Any:
+def _shard(export: Export, store: Store, name: str, config: bytes, samples: Any) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         ends, data = samples()

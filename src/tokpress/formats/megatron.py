@@ -19,7 +19,7 @@ import numpy as np
 
 from tokpress.batches import Int64s
 from tokpress.errors import InputError, StoreError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, shards_of
 from tokpress.formats.raw import joined_parts, lengths_of, token_paths
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
@@ -68,7 +68,7 @@ def _prefixes(export: Export, split: str) -> list[str]:
     return [split] if export.options.merge or count < 2 else [f"{split}-{number:05d}" for number in range(count)]
 
 
-def _pair(export: Export, store: Store, number: int, receipt: Receipt, prefix: str) -> Any:
+def _pair(export: Export, store: Store, number: int, receipt: Receipt, prefix: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         part.link(receipt, "bin", f"{prefix}.bin")
@@ -78,7 +78,7 @@ def _pair(export: Export, store: Store, number: int, receipt: Receipt, prefix: s
     return write
 
 
-def _index_of_split(export: Export, store: Store, split: str) -> Any:
+def _index_of_split(export: Export, store: Store, split: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         part.write(f"{split}.idx", _index(store.doc_lengths(), store))

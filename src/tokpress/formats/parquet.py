@@ -7,12 +7,11 @@ have no statistics: for tokens both take time and give nothing.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokpress.formats.base import Advance, Export, Format, Part, Written
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import PartWriter
 from tokpress.store.reader import Store
@@ -34,7 +33,7 @@ class ParquetFormat(Format):
         ]
 
 
-def _file(export: Export, store: Store, rows: TableFile, number: int) -> Any:
+def _file(export: Export, store: Store, rows: TableFile, number: int) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         with part.open(f"{store.split_name}/{number:05d}.parquet") as file:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tokpress.errors import UsageError
-from tokpress.formats.base import Advance, Export, Format, Part, Written
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
 
@@ -37,7 +37,7 @@ class TorchFormat(Format):
         return parts
 
 
-def _chunk(export: Export, sequences: Sequences, rows: range, number: int) -> Any:
+def _chunk(export: Export, sequences: Sequences, rows: range, number: int) -> Write:
     split = sequences.data.store.split_name
 
     def write(directory: Path, advance: Advance) -> Written:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tokpress.batches import Ids, Int64s
 from tokpress.errors import InputError, UsageError
-from tokpress.formats.base import Advance, Export, Part, Written, shards_of
+from tokpress.formats.base import Advance, Export, Part, Write, Written, shards_of
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
@@ -34,7 +34,7 @@ def joined_parts(export: Export, store: Store, name: str) -> list[Part]:
     ]
 
 
-def _linked(export: Export, receipt: Receipt, name: str) -> Any:
+def _linked(export: Export, receipt: Receipt, name: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         part.link(receipt, "bin", name)
@@ -43,7 +43,7 @@ def _linked(export: Export, receipt: Receipt, name: str) -> Any:
     return write
 
 
-def _stretch(export: Export, store: Store, name: str, number: int | None) -> Any:
+def _stretch(export: Export, store: Store, name: str, number: int | None) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         width = store.dtype.itemsize
