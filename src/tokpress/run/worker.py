@@ -161,7 +161,7 @@ class Worker:
                 while left != 0:
                     self._wait_for_room(batch)
                     rendered, tokens = self._encode(batch, task, say)
-                    rest = batch.part(rendered.taken) if rendered.taken < len(batch) else None
+                    rest = self._shaper.rest(batch, rendered)
                     del batch
                     clock.start("audit")
                     audited = self._auditor.check(rendered.batch, tokens) if self._auditor else None
