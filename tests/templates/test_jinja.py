@@ -98,7 +98,7 @@ class TestBuild:
     def test_text_that_outgrows_its_batch_is_written_in_parts_and_nothing_is_lost(self, tmp_path: Path) -> None:
         template = tmp_path / "t.jinja"
         template.write_text("{{ text * 40 }}{% loss %}{{ text }}{% endloss %}")
-        lines = ['{"text": "%d"}' % i if i % 3 else "bad line" for i in range(400)]
+        lines = [json.dumps({"text": str(i)}) if i % 3 else "bad line" for i in range(400)]
         (tmp_path / "a.jsonl").write_text("\n".join(lines))
         options: Any = {"shard_size": 3000, "val_fraction": 0.3, "overwrite": True}
         stores = []
