@@ -114,24 +114,35 @@ def one_process(source: Path, slice_: Path, rounds: int) -> None:
 
 
 def two_workers(source: Path, rounds: int) -> None:
-    one, two, at_end, never, uses = [], [], [], [], []
+    one, two, uses = [], [], []
     for _ in range(rounds):
         one.append(build(source, 1)[0])
         measured, facts = build(source, 2)
         two.append(measured)
         uses.append(facts["cpu_use"])
-        at_end.append(build(source, 2, sync="end")[0])
-        never.append(build(source, 2, sync="never")[0])
     size = f"{source.stat().st_size / 1e6:,.0f} MB"
     print(f"| {size}, start-up included | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|")
     row("tokpress build --workers 1", source, one)
     row("tokpress build --workers 2", source, two)
-    row("the same, synced once at the end", source, at_end)
-    row("the same, never synced", source, never)
     print(f"\ntwo workers / one: {measure.median_ratio(two, one):.2f} (median of {rounds} pairs)")
-    print(f"time that syncing every shard costs, against once at the end: {measure.median_ratio(at_end, two) - 1:.1%}")
-    print(f"against never: {measure.median_ratio(never, two) - 1:.1%}")
     print(f"CPU use of the workers: {sorted(uses)[len(uses) // 2]:.0%}\n", flush=True)
+
+
+def durability(source: Path, rounds: int) -> None:
+    """Many short pairs: what is looked for is smaller than the difference between two runs of the same."""
+    runs: dict[str, list[measure.Measured]] = {"shards": [], "never": [], "end": []}
+    for number in range(rounds):
+        for sync in list(runs) if number % 2 else reversed(list(runs)):  # what warms up, warms up for all
+            runs[sync].append(build(source, 2, sync=sync)[0])
+    size = f"{source.stat().st_size / 1e6:,.0f} MB"
+    print(f"| {size}, two workers | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|")
+    row("every shard synced", source, runs["shards"])
+    row("synced once at the end", source, runs["end"])
+    row("never synced", source, runs["never"])
+    for other in ("end", "never"):
+        cost = measure.median_ratio(runs[other], runs["shards"]) - 1
+        print(f"\nwhat syncing every shard costs, against {other}: {cost:.1%} (median of {rounds})", flush=True)
+    print()
 
 
 def peers(source: Path, slice_: Path, rounds: int) -> None:
@@ -156,24 +167,37 @@ def peers(source: Path, slice_: Path, rounds: int) -> None:
     )
 
 
+def memory(sizes: Sequence[int]) -> None:
+    print("| file | peak memory of tokpress build --workers 1 |\n|---|---|")
+    for size in sizes:
+        _, facts = build(corpus.jsonl_of(size), 1)
+        print(f"| {size / 1e9:g} GB | {facts['peak_memory_bytes'] / 1e6:,.0f} MB |", flush=True)
+
+
 def main() -> None:
+    sections = ("one-process", "two-workers", "durability", "peers", "memory")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=sections, nargs="+", default=sections)
     args = parser.parse_args()
     scale = 10**8 if args.quick else 10**9
     source = corpus.jsonl_of(scale) if args.quick else corpus.all_jsonl()
     slice_ = corpus.jsonl_of(20 * 10**6)
     print(f"{measure.machine()}; JSONL, Llama 3 tokenizer\n", flush=True)
-    one_process(source, slice_, args.rounds)
-    two_workers(source, args.rounds)
-    two_workers(corpus.jsonl_of(4 * scale), max(args.rounds // 2, 1))
-    peers(source, slice_, max(args.rounds // 2, 1))
-    peers(corpus.jsonl_of(scale, prose=True), corpus.jsonl_of(20 * 10**6, prose=True), max(args.rounds // 2, 1))
-    print("| file | peak memory of tokpress build --workers 1 |\n|---|---|")
-    for size in (scale, 4 * scale):
-        _, facts = build(corpus.jsonl_of(size), 1)
-        print(f"| {size / 1e9:g} GB | {facts['peak_memory_bytes'] / 1e6:,.0f} MB |", flush=True)
+    if "one-process" in args.only:
+        one_process(source, slice_, args.rounds)
+    if "two-workers" in args.only:
+        two_workers(source, args.rounds)
+        two_workers(corpus.jsonl_of(4 * scale), args.rounds)
+    if "durability" in args.only:
+        durability(corpus.jsonl_of(6 * scale // 10), 3 * args.rounds)
+    if "peers" in args.only:
+        rounds = max(args.rounds // 2, 1)
+        peers(source, slice_, rounds)
+        peers(corpus.jsonl_of(scale, prose=True), corpus.jsonl_of(20 * 10**6, prose=True), rounds)
+    if "memory" in args.only:
+        memory((scale, 4 * scale))
 
 
 if __name__ == "__main__":

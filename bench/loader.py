@@ -235,6 +235,26 @@ def huge(rounds: int) -> None:
     print(f"first batch after {first:.0f} ms, resumed in the middle after {resume:.0f} ms, {memory / 1e6:.0f} MB\n")
 
 
+def run_steady(store: str, seconds: float) -> dict[str, float]:
+    """The loader as it comes, for a while: its own memory after a fifth of the time and at the end."""
+    data = tokpress.PretokenizedDataset(store, seq_len=2048, output="numpy")
+    loader = tokpress.Loader(data, batch_size=BATCH, max_epochs=math.inf)
+    batches, memory = iter(loader), []
+    for part in (seconds / 5, seconds * 4 / 5):
+        began = perf_counter()
+        while perf_counter() - began < part:
+            next(batches)
+        memory.append(anonymous_bytes())
+    return {"early": memory[0], "late": memory[1], "samples": loader.state_dict()["samples"]}
+
+
+def steady(store: tokpress.Store, seconds: float) -> None:
+    command = [sys.executable, __file__, "--contender", "steady", str(store.path), str(seconds)]
+    run = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    print(f"Own memory after {seconds / 5:.0f} s: {run['early'] / 1e6:.1f} MB, after {seconds:.0f} s and ", end="")
+    print(f"{run['samples']:,} sequences: {run['late'] / 1e6:.1f} MB\n", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
@@ -245,6 +265,8 @@ def main() -> None:
         name, store, *rest = args.contender
         if name == "huge":
             print(json.dumps(run_huge(store)))
+        elif name == "steady":
+            print(json.dumps(run_steady(store, float(rest[0]))))
         else:
             print(json.dumps(CONTENDERS[name](store, int(rest[0]), float(rest[1]), rest[2])))
         return
@@ -253,6 +275,7 @@ def main() -> None:
     print(f"{measure.machine()}; {store.num_tokens:,} tokens, {store.manifest.dtype}\n", flush=True)
     for seq_len in (2048, 8192):
         compare(store, seq_len, rounds, seconds)
+    steady(store, 12 * seconds)
     huge(rounds)
 
 

@@ -122,3 +122,31 @@ class TestDeep:
         assert result.code == 0
         assert result.out.endswith("nothing was encoded again: standard input cannot be read twice\n")
         assert len(tokpress.open(out)) == len(TEXTS)
+
+
+class TestPlans:
+    @pytest.fixture
+    def plan(self, store: Path) -> Path:
+        tokpress.pack(store, seq_len=8, method="bestfit")
+        return store / "packs" / "train-bestfit-8"
+
+    def test_are_looked_at(self, cli: Cli, store: Path, plan: Path) -> None:
+        assert cli("verify", store).code == 0
+
+    @pytest.mark.parametrize("name", ["starts.bin", "ends.bin", "order.bin", "sequences.bin", "index.json"])
+    def test_a_changed_byte_is_found_and_the_plan_s_own_command_said(
+        self, cli: Cli, store: Path, plan: Path, name: str
+    ) -> None:
+        data = bytearray((plan / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (plan / name).write_bytes(data)
+        result = cli("verify", store)
+        assert (result.code, result.out) == (1, "")
+        assert result.err.startswith("damaged  packs/train-bestfit-8/index.json: ")
+        assert "--overwrite" not in result.err
+        assert cli("pack", store, "--seq-len", 8, "--method", "bestfit").code == 0
+        assert cli("verify", store).code == 0
+
+    def test_one_under_another_name(self, cli: Cli, store: Path, plan: Path) -> None:
+        plan.rename(plan.with_name("mine"))
+        assert "not the plan that belongs there" in cli("verify", store).err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,9 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "bench"))  # for its stand-ins
-
 from formats.conftest import empty_store, make_store  # noqa: F401 - fixtures
 
 Peer = Callable[[str], Any]
@@ -35,8 +31,9 @@ def peer() -> Peer:
 
 
 @pytest.fixture
-def stood_in() -> Iterator[None]:
+def stood_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For peers that import packages of pictures and clouds, which are not here and not used for tokens."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
     from standins import stand_in
 
     with stand_in():

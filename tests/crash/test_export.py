@@ -15,13 +15,14 @@ import pytest
 from formats.stores import furnish, template
 
 import tokpress
+from crash.building import check_honest
 from crash.power import Change, Disk, after_power_loss
 from tokpress.formats.target import METADATA
 from tokpress.store import durable
 
 EVERYTHING = os.environ.get("TOKPRESS_CRASH_EVERYTHING") == "1"
 SEED = int(os.environ.get("TOKPRESS_CRASH_SEED", "0"))
-KILLS = 60 if EVERYTHING else 4
+KILLS = 60 if EVERYTHING else 3
 LOSSES = 300 if EVERYTHING else 12
 FORMATS: dict[str, dict[str, Any]] = {
     "datatrove": {},
@@ -34,9 +35,9 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty shards in two splits: many parts of each format, so that there is a lot to be killed in."""
+    """Twenty-four shards in two splits: many parts of each format, so that there is a lot to be killed in."""
     rng = random.Random(SEED)
-    lengths = {split: [[rng.randrange(0, 200) for _ in range(20)] for _ in range(30)] for split in ("train", "val")}
+    lengths = {split: [[rng.randrange(0, 200) for _ in range(20)] for _ in range(12)] for split in ("train", "val")}
     return furnish(template(tmp_path_factory.mktemp("crash") / "template"), lengths)
 
 
@@ -122,3 +123,25 @@ def test_an_export_is_there_at_the_end_whatever_happens_next(
         after_power_loss(changes, root, tmp_path / str(seed), random.Random(seed))
         assert (tmp_path / str(seed) / "out" / METADATA).is_file()
         assert contents(tmp_path / str(seed) / "out") == contents(root / "out")
+
+
+def test_an_import_goes_on_to_the_same_store(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokpress.export(store, to="datatrove", out=tmp_path / "ds")
+    out = tmp_path / "adopted"
+
+    def adopt() -> tokpress.Store:
+        return tokpress.import_tokens(tmp_path / "ds" / "val", format="datatrove", tokenizer="bytes", out=out)
+
+    disk = Disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "os", disk)
+        fingerprint = adopt().fingerprint
+    rng = random.Random(SEED)
+    for number in range(LOSSES // 2):
+        when = rng.randint(0, len(disk.changes))
+        after_power_loss(disk.changes[:when], out, tmp_path / f"image-{number}", rng)
+        check_honest(tmp_path / f"image-{number}")
+        shutil.rmtree(out)
+        (tmp_path / f"image-{number}").rename(out)
+        assert adopt().fingerprint == fingerprint
+        assert tokpress.open(out).verify().ok, f"TOKPRESS_CRASH_SEED={SEED}, loss {number} after {when} changes"

@@ -84,6 +84,17 @@ class TestOutcome:
         parity = check_parity(samples.fast("gpt2"), samples.reference("gpt2"), [])
         assert parity.docs == len(nasty_texts(samples.reference("gpt2").info.special_tokens))
 
+    @pytest.mark.parametrize("parts", [2, 3, 7])
+    def test_in_parts_it_finds_the_same_as_in_one(self, wrong: Engine, parts: int) -> None:
+        sample = [large_strings([text]) for text in samples.corpus()[:20]]
+        reference = samples.reference("gpt2")
+        for fast in (samples.fast("gpt2"), wrong):
+            whole = check_parity(fast, reference, sample)
+            first, *others = (check_parity(fast, reference, sample, slice(part, None, parts)) for part in range(parts))
+            together = sum(others, first)
+            assert (together.outcome, together.engine) == (whole.outcome, whole.engine)
+            assert together == whole or whole.outcome == "different"  # up to where each of them found one
+
     def test_the_same_sample_gives_the_same_record(self, wrong: Engine) -> None:
         sample = [large_strings(samples.corpus())]
         reference = samples.reference("gpt2")

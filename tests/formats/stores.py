@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +29,7 @@ from tokpress.store.manifest import (
     write_manifest,
 )
 
+Masks = bool | Literal["some"]  # of all shards, of none, or of every second one
 EOS = 256  # of the `bytes` tokenizer
 Lengths = Mapping[str, Sequence[Sequence[int]]]  # split -> shard -> tokens of each document
 
@@ -44,7 +46,7 @@ def template(directory: Path) -> Path:
 
 
 def furnish(
-    store: Path, lengths: Lengths, *, dtype: str = "uint16", masks: bool = False, eos: bool = True, seed: int = 0
+    store: Path, lengths: Lengths, *, dtype: str = "uint16", masks: Masks = False, eos: bool = True, seed: int = 0
 ) -> Path:
     """Fills a store with documents of these lengths; every one that is not empty ends with EOS, if there is one."""
     rng = np.random.default_rng(seed)
@@ -86,7 +88,7 @@ def _shard(
     number: int,
     docs: Sequence[int],
     dtype: str,
-    masks: bool,
+    masks: Masks,
     eos: bool,
     rng: np.random.Generator,
 ) -> Receipt:
@@ -96,7 +98,7 @@ def _shard(
     if eos and tokens:
         ids[ends[np.diff(ends, prepend=0) > 0] - 1] = EOS
     arrays = {"bin": ids, "ends": ends, "pos": np.arange(len(docs), dtype="<i8")}
-    if masks:
+    if masks is True or (masks == "some" and number % 2):
         arrays["mask"] = rng.integers(0, 2, tokens).astype("u1")
     name = f"{split}-{number:05d}-000"
     for extension, array in arrays.items():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,11 +20,12 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
-from tokpress.store import durable
+from tokpress.store.durable import file_checksum
+from tokpress.store.manifest import FileEntry, Split, write_manifest
 
 from . import readers
 from .conftest import LENGTHS, MakeStore
-from .stores import documents
+from .stores import documents, flat
 
 OPTIONS: dict[str, dict[str, Any]] = {"npy": {"seq_len": 8}, "pt": {"seq_len": 8}}
 LINKED = ("megatron", "datatrove", "dolma")
@@ -97,7 +100,7 @@ class TestLinks:
             raise OSError(errno.EPERM, "no links here")
 
         store = make_store(LENGTHS)
-        monkeypatch.setattr(durable.os, "link", refuse)
+        monkeypatch.setattr(os, "link", refuse)
         made = tokpress.export(store, to="datatrove", out=tmp_path / "out")
         assert made.linked_bytes == 0
         assert readers.datatrove(tmp_path / "out" / "train")[0] == documents(store)
@@ -124,6 +127,14 @@ class TestSplits:
         assert set(alone.splits) == {"val"}
         assert alone.splits["val"].docs == 2
         assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["metadata.json", "val"]
+
+    def test_a_hostile_name_leads_nowhere(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store(LENGTHS)
+        splits = store.manifest.splits | {"../../evil": Split(docs=0, tokens=0, shards=[])}
+        write_manifest(store.path, msgspec.structs.replace(store.manifest, splits=splits))
+        with pytest.raises(StoreError, match=r"cannot name a directory\. Do not trust it"):
+            tokpress.export(store.path, to="datatrove", out=tmp_path / "a" / "b" / "out")
+        assert not list(tmp_path.rglob("evil"))
 
     def test_one_that_is_not_there_is_an_error(self, make_store: MakeStore, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"has no split 'test'. Choose one that it has: train, val"):
@@ -188,10 +199,6 @@ class TestRefusals:
         assert not list(tmp_path.iterdir())
 
     def test_of_a_store_without_a_separator(self, make_store: MakeStore, tmp_path: Path) -> None:
-        import msgspec
-
-        from tokpress.store.manifest import write_manifest
-
         store = make_store(LENGTHS, eos=False)
         info = msgspec.structs.replace(store.manifest.tokenizer, eos_token=None)
         write_manifest(store.path, msgspec.structs.replace(store.manifest, tokenizer=info))
@@ -222,6 +229,7 @@ class TestRefusals:
             form = open_format(name)
             assert form.methods
             assert "{out}" in form.opened_with
+            assert "{split}" in form.opened_with or name == "arrow"
             assert form.seq_len in ("no", "may", "must")
 
 
@@ -253,12 +261,38 @@ class TestAgain:
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
     def test_what_a_run_left_when_it_had_replaced_the_old_is_removed(
-        self, make_store: MakeStore, tmp_path: Path
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = make_store(LENGTHS)
-        tokpress.export(store, to="datatrove", out=tmp_path / "out.old")
+        tokpress.export(store, to="datatrove", out=tmp_path / "out")
+        with monkeypatch.context() as patch:
+            patch.setattr(Target, "tidy", lambda self, plan: None)
+            tokpress.export(store, to="dolma", out=tmp_path / "out", overwrite=True)
+        assert (tmp_path / "out.partial" / "old" / "metadata.json").is_file()
         tokpress.export(store, to="dolma", out=tmp_path / "out")
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_other_masks_are_something_else(self, make_store: MakeStore, tmp_path: Path) -> None:
+        """The fingerprint of a store is of its tokens alone."""
+        store = make_store({"train": [[5, 6]]}, masks=True)
+        tokpress.export(store, to="npy", seq_len=4, out=tmp_path / "out")
+        path = store.path / "shards" / "train-00000-000.mask"
+        path.write_bytes(bytes(b ^ 1 for b in path.read_bytes()))
+        receipt = store.manifest.splits["train"].shards[0]
+        entry = FileEntry(path.stat().st_size, file_checksum(path))
+        changed = msgspec.structs.replace(receipt, files=receipt.files | {"mask": entry})
+        splits = {"train": Split(docs=2, tokens=11, shards=[changed])}
+        write_manifest(store.path, msgspec.structs.replace(store.manifest, splits=splits))
+        assert tokpress.open(store.path).fingerprint == store.fingerprint
+        with pytest.raises(UsageError, match=r"something else:\n  masks: was"):
+            tokpress.export(store.path, to="npy", seq_len=4, out=tmp_path / "out")
+
+    def test_what_is_not_ours_is_not_removed(self, make_store: MakeStore, tmp_path: Path) -> None:
+        (tmp_path / "out.partial" / "files").mkdir(parents=True)
+        (tmp_path / "out.partial" / "files" / "mine").write_text("")
+        with pytest.raises(UsageError, match=r"out\.partial is in the way, and not of an export"):
+            tokpress.export(make_store(LENGTHS), to="dolma", out=tmp_path / "out", overwrite=True)
+        assert (tmp_path / "out.partial" / "files" / "mine").is_file()
 
     def test_two_at_once_are_refused(self, make_store: MakeStore, tmp_path: Path) -> None:
         from tokpress.store.lock import StoreLock
@@ -325,6 +359,15 @@ class TestStopped:
         after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out" / "train").iterdir()}
         assert after["00000.parquet"] == when["00000.parquet"]
         assert after["00001.parquet"] != when["00001.parquet"]
+
+    def test_a_file_that_several_parts_share_and_that_is_gone_is_written_whole(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = make_store({"train": [[9, 30], [8, 2, 60], [5]]})
+        assert is_stopped(monkeypatch, store, 2, to="nanogpt", out=tmp_path / "out")
+        (tmp_path / "out.partial" / "files" / "train.bin").unlink()
+        tokpress.export(store, to="nanogpt", out=tmp_path / "out", workers=1)
+        assert readers.nanogpt(tmp_path / "out" / "train.bin") == flat(documents(store))
 
     def test_of_something_else_is_refused(
         self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

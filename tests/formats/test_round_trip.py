@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokpress
+from tokpress.formats.base import has_mask
 
 from . import readers
-from .stores import EOS, Lengths, documents, flat, furnish, masks_of, splits
+from .stores import EOS, Lengths, Masks, documents, flat, furnish, masks_of, splits
 
-anything = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+anything = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+masks = st.sampled_from([False, True, "some"])
 dtypes = st.sampled_from(["uint16", "uint32"])
 seq_lens = st.integers(1, 20)
 
@@ -46,23 +48,23 @@ def test_megatron(empty_store: Path, lengths: Lengths, dtype: str, merge: bool) 
 
 
 @anything
-@given(lengths=splits, dtype=dtypes, masks=st.booleans())
-def test_datatrove(empty_store: Path, lengths: Lengths, dtype: str, masks: bool) -> None:
+@given(lengths=splits, dtype=dtypes, masks=masks)
+def test_datatrove(empty_store: Path, lengths: Lengths, dtype: str, masks: Masks) -> None:
     with exported(empty_store, lengths, "datatrove", {}, dtype=dtype, masks=masks) as (out, stores):
         for name, store in stores.items():
             docs, loss = readers.datatrove(out / name)
             assert docs == documents(store)
-            assert loss == (masks_of(store) or None if masks else None)
+            assert loss == (masks_of(store) if has_mask(store) else None)
 
 
 @anything
-@given(lengths=splits, dtype=dtypes, masks=st.booleans())
-def test_dolma(empty_store: Path, lengths: Lengths, dtype: str, masks: bool) -> None:
+@given(lengths=splits, dtype=dtypes, masks=masks)
+def test_dolma(empty_store: Path, lengths: Lengths, dtype: str, masks: Masks) -> None:
     with exported(empty_store, lengths, "dolma", {}, dtype=dtype, masks=masks) as (out, stores):
         for name, store in stores.items():
             docs, loss = readers.dolma(out / name, store.dtype.itemsize)
             assert docs == documents(store)
-            assert loss == (masks_of(store) or None if masks else None)
+            assert loss == (masks_of(store) if has_mask(store) else None)
 
 
 @anything
@@ -84,13 +86,13 @@ def test_llmc(empty_store: Path, lengths: Lengths, dtype: str, eos: bool) -> Non
 
 
 @anything
-@given(lengths=splits, dtype=dtypes, masks=st.booleans(), to=st.sampled_from(["parquet", "arrow", "mds"]))
-def test_rows_of_documents(empty_store: Path, lengths: Lengths, dtype: str, masks: bool, to: str) -> None:
+@given(lengths=splits, dtype=dtypes, masks=masks, to=st.sampled_from(["parquet", "arrow", "mds"]))
+def test_rows_of_documents(empty_store: Path, lengths: Lengths, dtype: str, masks: Masks, to: str) -> None:
     with exported(empty_store, lengths, to, {}, dtype=dtype, masks=masks) as (out, stores):
         for name, store in stores.items():
             rows = getattr(readers, to)(out / name)
             assert [row["tokens" if to == "mds" else "input_ids"] for row in rows] == documents(store)
-            if masks:
+            if has_mask(store):
                 assert [row["loss_mask"] for row in rows] == masks_of(store)
             else:
                 assert not any("loss_mask" in row for row in rows)
@@ -99,17 +101,16 @@ def test_rows_of_documents(empty_store: Path, lengths: Lengths, dtype: str, mask
 def slow_rows(store: tokpress.Store, seq_len: int, method: str) -> list[tuple[list[int], list[int], list[int]]]:
     """Of each sequence: ids, loss, and where documents in it end."""
     docs, masks = documents(store), masks_of(store)
+    rows: list[tuple[list[int], list[int], list[int]]] = []
     if method == "pad":
-        rows = []
         for doc, mask in zip(docs, masks, strict=True):
             padding = [0] * max(seq_len - len(doc), 0)
-            pad = [store.manifest.eos_id] * len(padding)
-            ends = [min(len(doc), seq_len)] if doc else []
-            rows.append((doc[:seq_len] + pad, mask[:seq_len] + padding, ends))
+            pad = [EOS] * len(padding)
+            end = [min(len(doc), seq_len)] if doc else []
+            rows.append((doc[:seq_len] + pad, mask[:seq_len] + padding, end))
         return rows
     ids, loss = flat(docs), flat(masks)
     ends = set(np.cumsum([len(doc) for doc in docs]).tolist())
-    rows = []
     for start in range(0, len(ids) - seq_len + 1, seq_len):
         inside = [place - start for place in range(start + 1, start + seq_len + 1) if place in ends]
         last = [] if inside and inside[-1] == seq_len else [seq_len]
@@ -121,29 +122,26 @@ def slow_rows(store: tokpress.Store, seq_len: int, method: str) -> list[tuple[li
 @given(
     lengths=splits,
     dtype=dtypes,
-    masks=st.booleans(),
+    masks=masks,
     to=st.sampled_from(["parquet", "arrow", "mds", "pt"]),
     seq_len=seq_lens,
     method=st.sampled_from(["concat", "pad"]),
 )
 def test_rows_of_sequences(
-    empty_store: Path, lengths: Lengths, dtype: str, masks: bool, to: str, seq_len: int, method: str
+    empty_store: Path, lengths: Lengths, dtype: str, masks: Masks, to: str, seq_len: int, method: str
 ) -> None:
     options = {"seq_len": seq_len, "method": method}
-    masked = masks or method == "pad"
     with exported(empty_store, lengths, to, options, dtype=dtype, masks=masks) as (out, stores):
         for name, store in stores.items():
             expected = slow_rows(store, seq_len, method)
-            masked_here = method == "pad" or any(
-                store.shard(k).mask is not None for k in range(len(store.shard_doc_ends))
-            )
+            masked = method == "pad" or has_mask(store)
             if to == "pt":
                 assert readers.pt(out / name) == [ids for ids, _, _ in expected]
-                assert readers.pt(out / name, "mask") == ([loss for _, loss, _ in expected] if masked_here else [])
+                assert readers.pt(out / name, "mask") == ([loss for _, loss, _ in expected] if masked else [])
                 continue
             rows = getattr(readers, to)(out / name)
             assert [row["tokens" if to == "mds" else "input_ids"] for row in rows] == [ids for ids, _, _ in expected]
-            if masked and masked_here:
+            if masked:
                 assert [row["loss_mask"] for row in rows] == [loss for _, loss, _ in expected]
             if to != "mds":
                 assert [row["doc_ends"] for row in rows] == [ends for _, _, ends in expected]
@@ -160,8 +158,8 @@ def test_litdata(empty_store: Path, lengths: Lengths, dtype: str, seq_len: int |
 
 
 @anything
-@given(lengths=splits, dtype=dtypes, masks=st.booleans(), seq_len=seq_lens)
-def test_npy_of_documents(empty_store: Path, lengths: Lengths, dtype: str, masks: bool, seq_len: int) -> None:
+@given(lengths=splits, dtype=dtypes, masks=masks, seq_len=seq_lens)
+def test_npy_of_documents(empty_store: Path, lengths: Lengths, dtype: str, masks: Masks, seq_len: int) -> None:
     """A document a row; targets are shifted by one; loss where the predicted token is there and counts."""
     with exported(empty_store, lengths, "npy", {"max_length": seq_len}, dtype=dtype, masks=masks) as (out, stores):
         for name, store in stores.items():
@@ -176,8 +174,8 @@ def test_npy_of_documents(empty_store: Path, lengths: Lengths, dtype: str, masks
 
 
 @anything
-@given(lengths=splits, masks=st.booleans(), seq_len=seq_lens, dtype=st.sampled_from(["uint16", "int32", "int64"]))
-def test_npy_of_the_stream(empty_store: Path, lengths: Lengths, masks: bool, seq_len: int, dtype: str) -> None:
+@given(lengths=splits, masks=masks, seq_len=seq_lens, dtype=st.sampled_from(["uint16", "int32", "int64"]))
+def test_npy_of_the_stream(empty_store: Path, lengths: Lengths, masks: Masks, seq_len: int, dtype: str) -> None:
     """Every token but the first is a target once, up to the last whole row."""
     options = {"seq_len": seq_len, "method": "concat", "dtype": dtype}
     with exported(empty_store, lengths, "npy", options, masks=masks) as (out, stores):
@@ -226,8 +224,8 @@ def test_best_fit_rows_are_the_loader_s(make_store: Any, tmp_path: Path, to: str
     "to", ["megatron", "datatrove", "dolma", "nanogpt", "llmc", "parquet", "arrow", "mds", "litdata"]
 )
 def test_one_huge_document_and_many_tiny_ones(make_store: Any, tmp_path: Path, to: str) -> None:
-    """Longer than what is worked on at a time, and more of them than fit into a byte's count."""
-    store = make_store({"train": [[70_000, *([2] * 3000), 300, 0]]})
+    """Also of lengths at which a count takes one byte more."""
+    store = make_store({"train": [[70_000, *([2] * 3000), 255, 256, 65_535, 65_536, 0]]})
     tokpress.export(store, to=to, out=tmp_path / "out")
     out, expected = tmp_path / "out", documents(store)
     stream = flat(expected)

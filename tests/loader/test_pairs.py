@@ -34,6 +34,8 @@ def test_shuffled_each_pass_is_another_order_of_the_same(store: tokpress.Store) 
     assert len(set(map(tuple, passes))) == 3
     again = tokpress.load_pretokenized_dataset(store, seq_len=SEQ_LEN, shuffle=True, output="numpy")
     assert [tuple(input_ids.tolist()) for input_ids, _ in again] == passes[0]
+    neighbour = tokpress.load_pretokenized_dataset(store, seq_len=SEQ_LEN, shuffle=True, seed=1, output="numpy")
+    assert [tuple(input_ids.tolist()) for input_ids, _ in neighbour] not in passes
 
 
 def test_of_padded_documents_padding_is_not_predicted(store: tokpress.Store) -> None:

@@ -88,6 +88,36 @@ def test_a_plain_dataloader_takes_the_dataset(store: tokpress.Store) -> None:
     assert [len(batch["labels"]) for batch in plain] == [4] * (len(data) // 4) + [len(data) % 4] * (len(data) % 4 > 0)
 
 
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # which torchdata 0.11 calls
+class TestStateful:
+    """torchdata's loader, which saves where the sampler was when the batch in hand was asked for."""
+
+    @pytest.mark.parametrize("num_workers", [0, 2])
+    @pytest.mark.parametrize("delivered", [0, 1, 5])
+    def test_goes_on_with_the_very_next_batch(self, store: tokpress.Store, num_workers: int, delivered: int) -> None:
+        def made() -> Any:
+            return tokpress.make_dataloader(
+                store.path, seq_len=SEQ_LEN, batch_size=8, num_workers=num_workers, stateful=True
+            )
+
+        whole = made()
+        first, second = rows_of(whole), rows_of(whole)
+        interrupted = made()
+        batches = iter(interrupted)
+        seen = [tuple(row) for _ in range(delivered) for row in next(batches)["input_ids"].tolist()]
+        state = interrupted.state_dict()
+        resumed = made()
+        resumed.load_state_dict(state)
+        assert seen + rows_of(resumed) == first
+        assert rows_of(resumed) == second
+
+    def test_makes_no_batch_to_get_there(self, store: tokpress.Store) -> None:
+        loader = tokpress.make_dataloader(store, seq_len=SEQ_LEN, batch_size=1, num_workers=0)
+        steps = iter(loader.sampler)
+        steps.load_state_dict({"step": len(loader) - 1})  # type: ignore[attr-defined]
+        assert len(list(steps)) == 1
+
+
 class TestMistakes:
     def test_no_length(self, store: tokpress.Store) -> None:
         with pytest.raises(UsageError, match="needs a seq_len"):

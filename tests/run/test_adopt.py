@@ -135,7 +135,7 @@ class TestSeparators:
         write_llmc(tmp_path / "a_0.bin", [EOS, 1, 2, EOS, 3])
         write_llmc(tmp_path / "a_1.bin", [4, EOS, 5])
         write_llmc(tmp_path / "a_2.bin", [EOS, 6])
-        store = adopt(sorted(tmp_path.glob("a_*.bin"))[0].parent, "llmc", tmp_path / "store")
+        store = adopt(sorted(tmp_path.glob("a_*.bin")), "llmc", tmp_path / "store")
         assert documents(store) == [[1, 2, EOS], [3], [4, EOS], [5, EOS], [6, EOS]]
         assert store.verify().ok
 
@@ -184,6 +184,12 @@ class TestRefused:
             ("megatron", "train.idx", lambda data: data[:17] + b"\5" + data[18:], "ids are of type 5"),
             ("megatron", "train.idx", lambda data: data[:34] + b"\x1f" + data[35:], "follow each other through all of"),
             ("megatron", "train.idx", lambda data: data[:-8] + bytes(8), "its documents do not cover its sequences"),
+            (
+                "megatron",
+                "train.idx",
+                lambda data: data[:-8] + b"\2" + bytes(7),
+                "its documents do not cover its sequences",
+            ),
             ("megatron", "train.bin", lambda data: data[:-2], "follow each other through all of"),
             ("datatrove", "train/00000_tokens.ds", lambda data: data[:-2], "does not fit"),
             ("dolma", "train/part-0-00000.npy", lambda data: data[:-2], "does not fit"),

@@ -18,6 +18,7 @@ from tokpress.config import parse_size
 from tokpress.errors import NotEnoughMemory
 from tokpress.run.budget import plan_budget
 from tokpress.run.gate import Gate, Room
+from tokpress.run.progress import Reporter
 
 ROOM = Room(ordinary=10, share=100, most=1000, budget=5000)
 
@@ -144,6 +145,22 @@ class TestBuild:
         run = store.manifest.run
         assert run["workers"] == 2
         assert run["peak_memory_bytes"] < 1.1 * 700e6
+        assert stored(store.path) == stored(whole.path)
+
+    def test_what_does_not_fit_beside_another_worker_is_done_by_fewer(self, tmp_path: Path, source: Path) -> None:
+        told: list[int] = []
+
+        class Listener(Reporter):
+            def too_many_workers(self, error: NotEnoughMemory, *, fewer: int) -> None:
+                told.append(fewer)
+
+        whole = tokpress.build(source, tokenizer="bytes", out=tmp_path / "whole", workers=1)
+        store = tokpress.build(
+            source, tokenizer="bytes", out=tmp_path / "tight", workers=4, memory="700MB", reporter=Listener()
+        )
+        assert told
+        assert store.manifest.run["workers"] == told[-1]
+        assert store.manifest.run["peak_memory_bytes"] < 1.1 * 700e6
         assert stored(store.path) == stored(whole.path)
 
     def test_a_record_that_cannot_fit_stops_the_run_which_goes_on_with_more(self, tmp_path: Path, source: Path) -> None:

@@ -10,20 +10,25 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from conftest import stored
 
 import tokpress
 from tokpress import errors
+from tokpress.config import TokenizerConfig
+from tokpress.engines.load import load_files
 from tokpress.errors import InputError, TokpressError
 from tokpress.run import local
 from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, Done, Job, Settings, WorkerView
 from tokpress.run.local import LocalWorkers, WorkerProcess
 from tokpress.run.output import read_receipts, remaining_tasks
+from tokpress.run.worker import Worker
 from tokpress.store.durable import SyncFailed
 from tokpress.store.manifest import MANIFEST, Plan
 
@@ -117,6 +122,28 @@ class TestRun:
             assert [process.is_running() for process in started] == [True, False, False]
             list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
         assert shard_files(job.directory) == expected
+
+
+class TestProof:
+    """The workers share it; what they find together is what one finds alone."""
+
+    @pytest.mark.parametrize("count", [1, 2, 3])
+    def test_is_the_same_for_any_number(self, begun: tuple[Job, Plan], bpe: Path, count: int) -> None:
+        config = TokenizerConfig(spec=str(bpe))
+        job = replace(
+            begun[0], config=msgspec.structs.replace(begun[0].config, tokenizer=config), files=load_files(config)
+        )
+        alone = Worker(job).prepare()
+        with LocalWorkers(job, count, doc_timeout=60) as workers:
+            prepared = workers.prepare()
+        assert prepared.parity == alone.parity
+        assert (prepared.parity.outcome, prepared.parity.docs > 100) == ("equal", True)
+        assert prepared.first_document == alone.first_document
+
+    def test_goes_on_if_one_of_them_dies(self, begun: tuple[Job, Plan]) -> None:
+        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+            kill(workers, 1)
+            assert workers.prepare().info == begun[1].tokenizer
 
 
 class TestDeath:

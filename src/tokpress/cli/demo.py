@@ -27,7 +27,7 @@ _BATCH_SIZE = 16
 @click.command(epilog=_EPILOG)
 @click.option("--out", type=click.Path(), default="tokpress-demo", show_default=True, help="Directory to work in.")
 def command(out: str) -> None:
-    """Train a tokenizer on Python's own library and help texts, build a store, verify it, look into it, pack it, load it."""
+    """Train a tokenizer on Python's own library and help texts, build a store, verify, inspect, pack, export and load it."""
     import msgspec
 
     import tokpress
@@ -75,7 +75,14 @@ def command(out: str) -> None:
         "no document that fits into one is cut"
     )
 
-    console.rule("6. tokpress.Loader")
+    console.rule("6. tokpress export")
+    exported = tokpress.export(store, to="megatron", out=work / "megatron", overwrite=True)
+    console.print(
+        f"Megatron's {plural(len(exported.files), 'file')}: {size(exported.linked_bytes)} linked, "
+        f"{size(exported.written_bytes)} written"
+    )
+
+    console.rule("7. tokpress.Loader")
     rate, resumed = _train(store)
     console.print(f"an epoch, shuffled, in batches of {_BATCH_SIZE}: {rate / 1e6:,.0f} M tokens/s")
     console.print(f"resumed in the middle from its state_dict: {'the same' if resumed else 'OTHER'} batches follow")

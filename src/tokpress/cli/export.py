@@ -88,7 +88,10 @@ def _said(made: Metadata, out: str) -> str:
     counts = [docs, tokens, *([plural(rows, "row")] if rows else [])]
     files = f"{plural(len(made.files), 'file')}, {size(made.linked_bytes)} linked, {size(made.written_bytes)} written"
     how = open_format(made.options.to).opened_with.format(
-        out=out, width=4 if made.dtype == "uint32" else 2, seq_len=made.options.seq_len or 2048
+        out=out,
+        split=next(iter(made.splits)),
+        width=4 if made.dtype == "uint32" else 2,
+        seq_len=made.options.seq_len or 2048,
     )
     what = f"{made.options.to} ({', '.join(made.splits)}): {', '.join(counts)}; {files}"
     return f"{printable(out)} is {what}\nOpen it: {printable(how)}"

@@ -15,6 +15,7 @@ from tokpress.cli.printable import printable
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
+from tokpress.errors import NotEnoughMemory
 from tokpress.run.job import Advanced, FirstDocument
 from tokpress.run.progress import Reporter
 from tokpress.sources.base import STDIN, Input
@@ -121,8 +122,7 @@ class ConsoleReporter(Reporter):
     def __init__(self, console: Console) -> None:
         self._console = console
         self.progress: ByteProgress | None = None
-        self._docs = self._tokens = self._rejects = 0
-        self._began = monotonic()
+        self._begin()
 
     def prepared(self, inputs: Sequence[Input], info: TokenizerInfo, frame: Frame) -> None:
         kinds = sorted({source.format + (f".{source.compression}" if source.compression else "") for source in inputs})
@@ -150,11 +150,19 @@ class ConsoleReporter(Reporter):
         done = f"{units - units_left:,} of {plural(units, 'unit')} and {plural(docs, 'document')} are done already"
         self._line("resuming", f"{done}, {plural(units_left, 'unit')} left")
 
+    def too_many_workers(self, error: NotEnoughMemory, *, fewer: int) -> None:
+        need = str(error).partition(". ")[0]
+        self._line("memory", f"{safe(need)}: going on with {plural(fewer, 'worker')}")
+
     def already_finished(self, directory: Path) -> None:
         self._line("finished", f"{safe(directory)} holds this very store already: nothing to do")
 
-    def started(self, total_bytes: int) -> None:
+    def _begin(self) -> None:
+        self._docs = self._tokens = self._rejects = 0
         self._began = monotonic()
+
+    def started(self, total_bytes: int) -> None:
+        self._begin()
         self.progress = ByteProgress(self._console, "encoding", total_bytes)
 
     def advanced(self, worker: int, advanced: Advanced) -> None:  # noqa: ARG002 - all workers are summed up

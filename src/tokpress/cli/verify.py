@@ -28,7 +28,8 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output.")
 def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
-    """Check every file of STORE: sizes, checksums, counts, document ends, id range, and that no record was lost.
+    """Check every file of STORE: sizes, checksums, counts, document ends, id range, packing plans, and that no record was
+    lost.
 
     Names each damaged file; exits with 1 if there is one.
     """
@@ -38,8 +39,11 @@ def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
 
     console = err_console()
     report = _verified(store, console)
+    own = report
     if deep and report.ok:
-        report = _compared(report, deep_docs, console)
+        own = report = _compared(report, deep_docs, console)
+    if report.ok:
+        report = _with_plans(report)
     for problem in report.problems:
         console.print(f"[red]damaged[/]  {safe(problem.file)}: {safe(problem.message)}")
     if as_json:
@@ -48,7 +52,8 @@ def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
         click.echo(_sound(store, report, deep))
     if not report.ok:
         found = plural(len(report.problems), "problem")
-        console.print(f"\n{found}. Build the store again: tokpress build ... --out {safe(store)} --overwrite")
+        again = f" Build the store again: tokpress build ... --out {safe(store)} --overwrite"
+        console.print(f"\n{found}.{'' if own.ok else again}")
         raise click.exceptions.Exit(1)
 
 
@@ -66,6 +71,16 @@ def _verified(store: str, console: Console) -> Report:
         return verify_store(store, progress=progress)
     finally:
         bar.close()
+
+
+def _with_plans(report: Report) -> Report:
+    from pathlib import Path
+
+    import msgspec
+
+    from tokpress.packing.plan import plan_problems
+
+    return msgspec.structs.replace(report, problems=plan_problems(Path(report.path)))
 
 
 def _compared(report: Report, docs: int, console: Console) -> Report:

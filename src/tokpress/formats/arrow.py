@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tokpress.formats.base import Advance, Export, Format, Part, Written
-from tokpress.formats.tables import TableFile, table_files, table_schema
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
+from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.reader import Store
 
@@ -40,7 +40,9 @@ class ArrowFormat(Format):
         for split in export.splits:
             parts = [part for part in written.values() if part.note["split"] == split]
             names = [Path(name).name for part in parts for name in part.files]
-            key = hashlib.sha256(msgspec.json.encode((export.store.fingerprint, export.options))).hexdigest()[:16]
+            key = hashlib.sha256(msgspec.json.encode((export.store.fingerprint, export.options, split))).hexdigest()[
+                :16
+            ]
             state: dict[str, Any] = {
                 "_data_files": [{"filename": name} for name in names],
                 "_fingerprint": key,
@@ -60,11 +62,11 @@ def _json(record: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2)
 
 
-def _file(export: Export, store: Store, rows: TableFile, name: str) -> Any:
+def _file(export: Export, store: Store, rows: TableFile, name: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         with part.open(name) as file:
-            writer = pa.ipc.new_stream(pa.PythonFile(file, "w"), table_schema(export, store))
+            writer = pa.ipc.new_stream(pa.PythonFile(file, "w"), rows.schema)
             for batch in rows.batches(BLOCK_BYTES):
                 writer.write_batch(batch)
                 advance(batch.nbytes)

@@ -6,7 +6,7 @@ and the index that a reader looks for, when all parts are there. The other way: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,8 +42,10 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     files: dict[str, Count]  # path inside the export -> bytes of the whole file
     linked: Count = 0  # bytes that are shared with the store
-    written: Count = 0  # bytes that are new on the disk
     note: dict[str, Any] = {}  # what the format's index says of this part
+
+
+Write = Callable[[Path, Advance], Written]  # a part into the directory of an export
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,11 @@ class Part:
 
     name: str  # no other part of the export has it
     bytes: int  # about, for the bar
-    write: Callable[[Path, Advance], Written]  # into the directory of the export
+    write: Write
 
 
 class Format(Protocol):
-    """Writes one format."""
+    """Writes one format, and may read it. What it can hold stands here, so that an error can name those that can more."""
 
     opened_with: str = ""  # what to type, or to pass to its trainer, for an export at {out}
     in_directories: bool = True  # a directory a split; else the split's name begins the files' names
@@ -87,9 +89,9 @@ class Format(Protocol):
         """The files that a reader looks for first, written last. `written` has every part's receipt, in order."""
         return {}
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:  # noqa: ARG002
-        """The token files that a user means by a path, with their documents."""
-        raise UsageError(f"{path}: files of this format cannot be imported. Choose one of {', '.join(IMPORTABLE)}.")
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:  # noqa: ARG002
+        """The token files that a user means by these paths, in order, with their documents."""
+        raise UsageError(f"files of this format cannot be imported. Choose one of {', '.join(IMPORTABLE)}.")
 
 
 @dataclass(frozen=True, slots=True)

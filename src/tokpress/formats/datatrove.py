@@ -5,14 +5,15 @@ In: shards. Out: `SPLIT/00000_tokens.ds` and what stands beside it; ids and mask
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tokpress.errors import InputError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
-from tokpress.formats.raw import blocks_of, token_paths
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
+from tokpress.formats.raw import blocks_of, token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
@@ -21,29 +22,30 @@ _SUFFIX = ".ds"
 
 
 class DatatroveFormat(Format):
-    opened_with = 'DatatroveFolderDataset("{out}/train", seq_len=2048, token_size={width})'
+    opened_with = 'DatatroveFolderDataset("{out}/{split}", seq_len=2048, token_size={width})'
     holds_masks = True
 
     def parts(self, export: Export) -> list[Part]:
         return [
-            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt))
+            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt, masked))
             for split, store in export.splits.items()
+            for masked in [has_mask(store)]
             for number, receipt in enumerate(shards_of(store))
         ]
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:
-        return [_read(file, given.dtype) for file in token_paths(path, _SUFFIX)]
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
+        return [_read(file, given.dtype) for file in token_paths(paths, _SUFFIX)]
 
 
-def _files(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
+def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Write:
     name = f"{store.split_name}/{number:05d}_tokens{_SUFFIX}"
     tokenizer = f"{store.manifest.tokenizer.kind}-{store.manifest.tokenizer.fingerprint[:16]}"
     words = f"{tokenizer}|{store.dtype.itemsize}\n{receipt.tokens}\n{_human(receipt.tokens)}"
 
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
-        if "mask" in receipt.files:
-            part.link(receipt, "mask", f"{name}.loss")
+        if masked:
+            write_mask(part, receipt, f"{name}.loss")
         part.write(f"{name}.metadata", [words.encode()])
         part.write(f"{name}.index", (ends.astype("<u8") for ends in blocks_of(store.shard(number).ends)))
         part.link(receipt, "bin", name)

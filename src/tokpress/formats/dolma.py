@@ -6,7 +6,7 @@ its number in the split, src and loc where it came from); `labels_mask_part-0-00
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from isal import isal_zlib
 
 from tokpress.batches import Int64s
 from tokpress.errors import InputError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
-from tokpress.formats.raw import token_paths
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
+from tokpress.formats.raw import token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
@@ -29,28 +29,29 @@ _BLOCK_DOCS = 2**16
 
 
 class DolmaFormat(Format):
-    opened_with = "paths: {out}/train/part-*.npy"
+    opened_with = "paths: {out}/{split}/part-*.npy"
     holds_masks = True
 
     def parts(self, export: Export) -> list[Part]:
         return [
-            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt))
+            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt, masked))
             for split, store in export.splits.items()
+            for masked in [has_mask(store)]
             for number, receipt in enumerate(shards_of(store))
         ]
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:
-        found = [file for file in token_paths(path, ".npy") if not file.name.startswith(_MASK)]
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
+        found = [file for file in token_paths(paths, ".npy") if not file.name.startswith(_MASK)]
         return [_read(file, given.dtype) for file in found]
 
 
-def _files(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
+def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Write:
     folder, name = store.split_name, f"part-0-{number:05d}"
 
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
-        if "mask" in receipt.files:
-            part.link(receipt, "mask", f"{folder}/{_MASK}{name}.npy")
+        if masked:
+            write_mask(part, receipt, f"{folder}/{_MASK}{name}.npy")
         part.write(f"{folder}/{name}.csv.gz", _table(store, number))
         part.link(receipt, "bin", f"{folder}/{name}.npy")
         return part.receipt()

@@ -8,26 +8,36 @@ most exports take. A finished part has a receipt; run again, an export goes on w
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import msgspec
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
-from tokpress.formats.base import Export, ExportOptions, Part, Written, check_options, open_format
+from tokpress.formats.base import (
+    Export,
+    ExportOptions,
+    Part,
+    Written,
+    check_options,
+    open_format,
+    shards_of,
+)
 from tokpress.formats.target import ExportPlan, Metadata, SplitFacts, Target
 from tokpress.packing import PackingOptions
 from tokpress.packing import check_options as check_packing
 from tokpress.run.budget import usable_cores
-from tokpress.store.durable import make_directory, sync_directory
+from tokpress.store.durable import checksum, make_directory, sync_directory
 from tokpress.store.lock import StoreLock
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
 
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 Progress = Callable[[int, int], None]  # bytes just done, and those of the whole export
 
 
@@ -52,8 +62,26 @@ def export(
 
     `max_length` is `seq_len` with a document a row, as for supervised data. Called again, it goes on where it was stopped.
     """
-    options = _options(to, seq_len=seq_len, max_length=max_length, method=method, dtype=dtype, merge=merge, copy=copy)
-    job = _job(store, Path(out), options, split, dict(packing))
+    if max_length is not None:
+        if seq_len is not None or method not in (None, "pad"):
+            raise UsageError("--max-length N is --seq-len N with --method pad. Give the one or the other.")
+        seq_len, method = max_length, "pad"
+    splits = _splits(store, split)
+    form = open_format(to)
+    if seq_len is not None and form.seq_len != "no":
+        method = method or form.methods[0]
+    options = ExportOptions(
+        to=to,
+        splits=list(splits),
+        seq_len=seq_len,
+        method=method,
+        packing=dict(packing),
+        dtype=dtype,
+        merge=merge,
+        copy=copy,
+    )
+    job = Export(splits, options, Path(out).absolute())
+    _check(job)
     plan = _plan(job)
     target = Target(job.final)
     job.final.parent.mkdir(parents=True, exist_ok=True)
@@ -66,39 +94,26 @@ def export(
     return finished
 
 
-def _options(
-    to: str, *, seq_len: int | None, max_length: int | None, method: str | None, **others: Any
-) -> ExportOptions:
-    if max_length is not None:
-        if seq_len is not None or method not in (None, "pad"):
-            raise UsageError("--max-length N is --seq-len N with --method pad. Give the one or the other.")
-        seq_len, method = max_length, "pad"
-    form = open_format(to)
-    if seq_len is not None and form.seq_len != "no":
-        method = method or form.methods[0]
-    return ExportOptions(to=to, splits=[], seq_len=seq_len, method=method, **others)
-
-
-def _job(
-    store: Store | str | os.PathLike[str],
-    out: Path,
-    options: ExportOptions,
-    split: str | Sequence[str] | None,
-    packing: dict[str, Any],
-) -> Export:
+def _splits(store: Store | str | os.PathLike[str], chosen: str | Sequence[str] | None) -> dict[str, Store]:
     path = store.path if isinstance(store, Store) else Path(store)
     manifest = read_manifest(path)
-    if packing and options.method:
-        check_packing(options.method, packing)  # type: ignore[arg-type]
-    names = list(manifest.splits) if split is None else [split] if isinstance(split, str) else list(split)
+    names = list(manifest.splits) if chosen is None else [chosen] if isinstance(chosen, str) else list(chosen)
     if not names:
         raise StoreError(f"{path} has no split to export.")
-    options = msgspec.structs.replace(options, splits=names, packing=packing)
-    job = Export({name: Store(path, manifest, name) for name in names}, options, Path(out).absolute())
+    splits = {name: Store(path, manifest, name) for name in names}
+    for name in splits:
+        if not _SAFE_NAME.fullmatch(name):  # it will name files
+            raise StoreError(f"{path} has a split {name!r}, which cannot name a directory. Do not trust it.")
+    return splits
+
+
+def _check(job: Export) -> None:
+    options, store = job.options, job.store.path.absolute()
+    if options.method and options.packing:
+        check_packing(options.method, options.packing)  # type: ignore[arg-type]
     check_options(job)
-    if job.final == path.absolute() or path.absolute() in job.final.parents:
-        raise UsageError(f"--out {out} is inside the store itself. Choose a directory beside it.")
-    return job
+    if job.final == store or store in job.final.parents:
+        raise UsageError(f"--out {job.final} is inside the store itself. Choose a directory beside it.")
 
 
 def _plan(job: Export) -> ExportPlan:
@@ -106,11 +121,19 @@ def _plan(job: Export) -> ExportPlan:
     return ExportPlan(
         options=job.options,
         store=manifest.fingerprint,
+        masks=_masks(job),
         tokenizer=manifest.tokenizer,
         dtype=manifest.dtype,
         bos_id=manifest.bos_id,
         eos_id=manifest.eos_id,
     )
+
+
+def _masks(job: Export) -> str | None:
+    """What tells masks apart: the fingerprint of a store is of its tokens alone."""
+    shards = [receipt for split in job.splits.values() for receipt in shards_of(split)]
+    sums = [receipt.files["mask"].xxh3 if "mask" in receipt.files else "" for receipt in shards]
+    return checksum(msgspec.json.encode(sums)) if any(sums) else None
 
 
 def _run(
@@ -131,6 +154,7 @@ def _run(
 
 def _write(parts: list[Part], target: Target, workers: int, progress: Progress | None) -> dict[str, Written]:
     """Every part that has no receipt, by threads; all receipts, in the order of the parts."""
+    written = {part.name: receipt for part in parts if (receipt := target.finished(part.name)) is not None}
     lock = threading.Lock()
     total = sum(part.bytes for part in parts)
 
@@ -139,19 +163,16 @@ def _write(parts: list[Part], target: Target, workers: int, progress: Progress |
             with lock:
                 progress(count, total)
 
-    written: dict[str, Written] = {}
-
     def write(part: Part) -> tuple[str, Written]:
-        receipt = target.finished(part.name)
-        if receipt is not None:
-            advance(part.bytes)
-        else:
-            receipt = part.write(target.files, advance)
-            target.finish(part.name, receipt)
+        receipt = part.write(target.files, advance)
+        target.finish(part.name, receipt)
         return part.name, receipt
 
-    with ThreadPoolExecutor(max(min(workers, len(parts)), 1), thread_name_prefix="export") as pool:
-        futures = [pool.submit(write, part) for part in parts]
+    # Known before anything is written: a part may make a file whole again, by its size, that others have lost.
+    left = [part for part in parts if part.name not in written]
+    advance(sum(part.bytes for part in parts if part.name in written))
+    with ThreadPoolExecutor(max(min(workers, len(left)), 1), thread_name_prefix="export") as pool:
+        futures = [pool.submit(write, part) for part in left]
         try:
             for future in as_completed(futures):
                 written.update([future.result()])

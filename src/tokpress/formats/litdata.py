@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tokpress.formats.base import Advance, Export, Format, Part, Written
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import FILE_BYTES
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.reader import Store
@@ -25,7 +25,7 @@ _ONE_TENSOR = '[1, {"type": null, "context": null, "children_spec": []}]'
 
 
 class LitDataFormat(Format):
-    opened_with = 'StreamingDataset("{out}/train", item_loader=TokensLoader(block_size={seq_len}))'
+    opened_with = 'StreamingDataset("{out}/{split}", item_loader=TokensLoader(block_size={seq_len}))'
     seq_len = "may"
     methods = ("concat",)
 
@@ -57,7 +57,7 @@ class LitDataFormat(Format):
         return indices
 
 
-def _chunk(export: Export, store: Store, start: int, stop: int, number: int) -> Any:
+def _chunk(export: Export, store: Store, start: int, stop: int, number: int) -> Write:
     name = f"chunk-0-{number}.bin"
 
     def write(directory: Path, advance: Advance) -> Written:

@@ -7,7 +7,7 @@ separator already and stay as they are. Where there is neither, the tokenizer's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from tokpress.batches import Ids, TokenBatch
 from tokpress.engines.framing import Frame
 from tokpress.errors import InputError, UsageError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written
 from tokpress.formats.raw import ends_after, token_paths
 from tokpress.formats.rows import DocRun, doc_runs
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
@@ -28,7 +28,7 @@ _MOST_TOKENS = 2**31 - 1  # in a file; the header counts in i32
 
 
 class LlmcFormat(Format):
-    opened_with = '-i "{out}/train_*.bin"'
+    opened_with = '-i "{out}/{split}_*.bin"'
     in_directories = False
 
     def parts(self, export: Export) -> list[Part]:
@@ -42,8 +42,8 @@ class LlmcFormat(Format):
                 parts.append(Part(name, run.tokens * store.dtype.itemsize, _file(export, store, run, name)))
         return parts
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:
-        return _read_all(token_paths(path, ".bin"), -1 if given.eos_id is None else given.eos_id)
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
+        return _read_all(token_paths(paths, ".bin"), -1 if given.eos_id is None else given.eos_id)
 
 
 def _separator(store: Store) -> int | None:
@@ -62,7 +62,7 @@ def _separator(store: Store) -> int | None:
     return manifest.tokenizer.special_tokens[named]
 
 
-def _file(export: Export, store: Store, run: DocRun, name: str) -> Any:
+def _file(export: Export, store: Store, run: DocRun, name: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         shard = store.shard(run.shard)

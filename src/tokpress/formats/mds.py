@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
-from tokpress.formats.base import Advance, Export, Format, Part, Written, has_mask
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written, has_mask
 from tokpress.formats.rows import FILE_BYTES, DocRun, Sequences, doc_runs
 from tokpress.formats.writing import PartWriter
 from tokpress.store.reader import Store
@@ -32,16 +32,17 @@ _LENGTH_BYTES = 5  # at most: the byte that says how wide a length is, and the l
 
 
 class MdsFormat(Format):
-    opened_with = 'StreamingDataset(local="{out}/train")'
+    opened_with = 'StreamingDataset(local="{out}/{split}")'
     seq_len = "may"
     holds_masks = True
 
     def parts(self, export: Export) -> list[Part]:
         parts = []
         for split, store in export.splits.items():
-            for number, (size, write) in enumerate(_shards(export, store)):
+            config = msgspec.json.encode(_config(export, store))
+            for number, (size, samples) in enumerate(_shards(export, store)):
                 name = f"shard.{number:05d}.mds"
-                parts.append(Part(f"{split}-{number:05d}", size, _shard(export, store, name, write)))
+                parts.append(Part(f"{split}-{number:05d}", size, _shard(export, store, name, config, samples)))
         return parts
 
     def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:
@@ -88,11 +89,10 @@ def _shards(export: Export, store: Store) -> Iterator[tuple[int, Any]]:
         yield len(rows) * sequences.row_bytes, lambda rows=rows: _rows(sequences, rows)
 
 
-def _shard(export: Export, store: Store, name: str, samples: Any) -> Any:
+def _shard(export: Export, store: Store, name: str, config: bytes, samples: Any) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         ends, data = samples()
-        config = msgspec.json.encode(_config(export, store))
         begin = 4 + 4 * (len(ends) + 1) + len(config)
         size = begin + (int(ends[-1]) if len(ends) else 0)
         if size > _LARGEST:

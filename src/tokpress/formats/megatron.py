@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from tokpress.batches import Int64s
 from tokpress.errors import InputError, StoreError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Written, shards_of
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, shards_of
 from tokpress.formats.raw import joined_parts, lengths_of, token_paths
 from tokpress.formats.writing import PartWriter
 from tokpress.store.manifest import Receipt
@@ -34,43 +34,41 @@ _LONGEST = 2**31 - 1  # lengths are i32
 
 
 class MegatronFormat(Format):
-    opened_with = "--data-args-path {out}/train.txt"
+    opened_with = "--data-args-path {out}/{split}.txt"
     in_directories = False
     can_merge = True
 
     def parts(self, export: Export) -> list[Part]:
         parts: list[Part] = []
         for split, store in export.splits.items():
-            shards = shards_of(store)
+            shards, prefixes = shards_of(store), _prefixes(export, split)
             if export.options.merge or not shards:
                 parts += joined_parts(export, store, f"{split}.bin")
                 parts.append(Part(f"{split}.idx", store.num_docs * 12, _index_of_split(export, store, split)))
                 continue
-            for number, receipt in enumerate(shards):
+            for number, (receipt, prefix) in enumerate(zip(shards, prefixes, strict=True)):
                 size = receipt.files["bin"].bytes + receipt.docs * 12
-                parts.append(Part(_prefix(export, split, number), size, _pair(export, store, number, receipt)))
+                parts.append(Part(prefix, size, _pair(export, store, number, receipt, prefix)))
         return parts
 
     def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:  # noqa: ARG002
         lists = {}
-        for split, store in export.splits.items():
-            count = 1 if export.options.merge else max(len(shards_of(store)), 1)
-            prefixes = [os.fspath(export.final / _prefix(export, split, number)) for number in range(count)]
+        for split in export.splits:
+            prefixes = [os.fspath(export.final / prefix) for prefix in _prefixes(export, split)]
             lists[f"{split}.txt"] = ("\n".join(prefixes) + "\n").encode()
         return lists
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:  # noqa: ARG002
-        return [_read(bin_path) for bin_path in token_paths(path, ".bin", beside=".idx")]
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:  # noqa: ARG002
+        return [_read(file) for file in token_paths(paths, ".bin", beside=".idx")]
 
 
-def _prefix(export: Export, split: str, number: int) -> str:
-    several = not export.options.merge and len(shards_of(export.splits[split])) > 1
-    return f"{split}-{number:05d}" if several else split
+def _prefixes(export: Export, split: str) -> list[str]:
+    """What the pairs of a split are called."""
+    count = len(shards_of(export.splits[split]))
+    return [split] if export.options.merge or count < 2 else [f"{split}-{number:05d}" for number in range(count)]
 
 
-def _pair(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
-    prefix = _prefix(export, store.split_name, number)
-
+def _pair(export: Export, store: Store, number: int, receipt: Receipt, prefix: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         part.link(receipt, "bin", f"{prefix}.bin")
@@ -80,7 +78,7 @@ def _pair(export: Export, store: Store, number: int, receipt: Receipt) -> Any:
     return write
 
 
-def _index_of_split(export: Export, store: Store, split: str) -> Any:
+def _index_of_split(export: Export, store: Store, split: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         part.write(f"{split}.idx", _index(store.doc_lengths(), store))

@@ -6,6 +6,7 @@ end is not stored: the end-of-text token after each says it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +19,18 @@ _U16 = np.dtype("<u2")
 
 
 class NanoGptFormat(Format):
-    opened_with = 'np.memmap("{out}/train.bin", np.uint16, "r")'
+    opened_with = 'np.memmap("{out}/{split}.bin", np.uint16, "r")'
     in_directories = False
     holds_u32 = False
 
     def parts(self, export: Export) -> list[Part]:
         return [part for split, store in export.splits.items() for part in joined_parts(export, store, f"{split}.bin")]
 
-    def token_files(self, path: Path, given: Given) -> list[TokenFile]:
-        if path.is_dir():  # it would hold train and val, which must not become one
-            raise UsageError(f"{path} is a directory. Name one file of it: {path / 'train.bin'}, for example.")
-        return [_read(file, given.eos_id) for file in token_paths(path, ".bin")]
+    def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
+        for path in paths:
+            if path.is_dir():  # it would hold train and val, which must not become one
+                raise UsageError(f"{path} is a directory. Name one file of it: {path / 'train.bin'}, for example.")
+        return [_read(file, given.eos_id) for file in token_paths(paths, ".bin")]
 
 
 def _read(path: Path, eos_id: int | None) -> TokenFile:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tokpress.formats.base import Advance, Export, Format, Part, Written
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
 from tokpress.loader.dataset import Part as Placed
@@ -28,7 +28,7 @@ _ARRAYS = ("input", "target", "mask")
 
 
 class NpyFormat(Format):
-    opened_with = 'np.load("{out}/train/input.npy", mmap_mode="r")'
+    opened_with = 'np.load("{out}/{split}/input.npy", mmap_mode="r")'
     seq_len = "must"
     methods = ("pad", "concat", "bestfit")
     holds_masks = True
@@ -88,7 +88,7 @@ def _header(shape: tuple[int, int], dtype: np.dtype[Any]) -> bytes:
     return header.getvalue()
 
 
-def _rows(export: Export, sequences: Sequences, arrays: _Arrays, rows: range) -> Any:
+def _rows(export: Export, sequences: Sequences, arrays: _Arrays, rows: range) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         maps = {array: arrays.open(directory, array) for array in _ARRAYS}

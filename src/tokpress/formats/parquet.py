@@ -7,13 +7,12 @@ have no statistics: for tokens both take time and give nothing.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokpress.formats.base import Advance, Export, Format, Part, Written
-from tokpress.formats.tables import TableFile, table_files, table_schema
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
+from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import PartWriter
 from tokpress.store.reader import Store
 
@@ -22,7 +21,7 @@ _GROUP_BYTES = 64 * 10**6
 
 
 class ParquetFormat(Format):
-    opened_with = 'load_dataset("parquet", data_files="{out}/train/*.parquet")'
+    opened_with = 'load_dataset("parquet", data_files="{out}/{split}/*.parquet")'
     seq_len = "may"
     holds_masks = True
 
@@ -34,14 +33,13 @@ class ParquetFormat(Format):
         ]
 
 
-def _file(export: Export, store: Store, rows: TableFile, number: int) -> Any:
+def _file(export: Export, store: Store, rows: TableFile, number: int) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
-        schema = table_schema(export, store)
         with part.open(f"{store.split_name}/{number:05d}.parquet") as file:
             writer = pq.ParquetWriter(
                 pa.PythonFile(file, "w"),
-                schema,
+                rows.schema,
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=False,

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from tokpress.errors import UsageError
-from tokpress.formats.base import Advance, Export, Format, Part, Written
+from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
 
 
 class TorchFormat(Format):
-    opened_with = 'torch.load("{out}/train/chunk_000000.pt", weights_only=True)'
+    opened_with = 'torch.load("{out}/{split}/chunk_000000.pt", weights_only=True)'
     seq_len = "must"
     holds_masks = True
     dtypes = ("int32", "int64")
@@ -37,7 +37,7 @@ class TorchFormat(Format):
         return parts
 
 
-def _chunk(export: Export, sequences: Sequences, rows: range, number: int) -> Any:
+def _chunk(export: Export, sequences: Sequences, rows: range, number: int) -> Write:
     split = sequences.data.store.split_name
 
     def write(directory: Path, advance: Advance) -> Written:

@@ -6,7 +6,7 @@ are to be imported, their paths and, where there is no index, the ends of docume
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from tokpress.batches import Ids, Int64s
 from tokpress.errors import InputError, UsageError
-from tokpress.formats.base import Advance, Export, Part, Written, shards_of
+from tokpress.formats.base import Advance, Export, Part, Write, Written, shards_of
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.store.manifest import Receipt
 from tokpress.store.reader import Store
@@ -34,7 +34,7 @@ def joined_parts(export: Export, store: Store, name: str) -> list[Part]:
     ]
 
 
-def _linked(export: Export, receipt: Receipt, name: str) -> Any:
+def _linked(export: Export, receipt: Receipt, name: str) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         part.link(receipt, "bin", name)
@@ -43,7 +43,7 @@ def _linked(export: Export, receipt: Receipt, name: str) -> Any:
     return write
 
 
-def _stretch(export: Export, store: Store, name: str, number: int | None) -> Any:
+def _stretch(export: Export, store: Store, name: str, number: int | None) -> Write:
     def write(directory: Path, advance: Advance) -> Written:
         part = PartWriter(export, directory, advance)
         width = store.dtype.itemsize
@@ -53,6 +53,15 @@ def _stretch(export: Export, store: Store, name: str, number: int | None) -> Any
         return part.receipt()
 
     return write
+
+
+def write_mask(part: PartWriter, receipt: Receipt, name: str) -> None:
+    """The mask of a shard; all of it counts if it has none, and others have."""
+    if "mask" in receipt.files:
+        part.link(receipt, "mask", name)
+    else:
+        ones = np.broadcast_to(np.uint8(1), receipt.tokens)
+        part.write(name, (np.ascontiguousarray(block) for block in blocks_of(ones)))
 
 
 def blocks_of(array: Any) -> Iterator[Any]:
@@ -67,11 +76,21 @@ def lengths_of(store: Store, number: int) -> Int64s:
     return lengths
 
 
-def token_paths(path: Path, suffix: str, *, beside: str | None = None) -> list[Path]:
-    """The token files that a user means: one file, a prefix of its name, or all in a directory, by name.
+def token_paths(paths: Sequence[Path], suffix: str, *, beside: str | None = None) -> list[Path]:
+    """The token files that a user means: files, prefixes of their names, or all in a directory, by name.
 
     `beside`: the ending that stands beside each, instead of `suffix`.
     """
+    found = [file for path in paths for file in _found(path, suffix, beside)]
+    for index in [file.with_suffix(beside) for file in found] if beside else []:
+        if not index.is_file():
+            raise InputError(
+                f"{index.with_suffix(suffix)} has no {index.name} beside it, which says where documents end."
+            )
+    return found
+
+
+def _found(path: Path, suffix: str, beside: str | None) -> list[Path]:
     if path.is_dir():
         found = sorted(entry for entry in path.iterdir() if entry.name.endswith(suffix) and entry.is_file())
     elif path.is_file():
@@ -82,11 +101,6 @@ def token_paths(path: Path, suffix: str, *, beside: str | None = None) -> list[P
         found = [named] if named.is_file() else []
     if not found:
         raise UsageError(f"no *{suffix} at {path}. Name a token file, or a directory of them.")
-    for file in found if beside else []:
-        if not file.with_suffix(beside or "").is_file():
-            raise InputError(
-                f"{file} has no {file.with_suffix(beside or '').name} beside it, which says where its documents end."
-            )
     return found
 
 

@@ -26,12 +26,13 @@ _LONGEST = 2**31 - 1  # a list counts in i32
 class TableFile:
     """One file of rows: how many, about how many bytes, and the rows themselves, so many bytes of ids at a time."""
 
+    schema: pa.Schema
     rows: int
     bytes: int
     batches: Callable[[int], Iterator[pa.RecordBatch]]
 
 
-def table_schema(export: Export, store: Store) -> pa.Schema:
+def _schema(export: Export, store: Store) -> pa.Schema:
     ids = pa.list_(pa.from_numpy_dtype(store.dtype))
     columns = [("input_ids", ids)]
     if export.options.seq_len is None:
@@ -44,20 +45,20 @@ def table_schema(export: Export, store: Store) -> pa.Schema:
 
 def table_files(export: Export, store: Store, file_bytes: int) -> list[TableFile]:
     """The files of a split; one without rows if it has none."""
-    schema = table_schema(export, store)
+    schema = _schema(export, store)
     if export.options.seq_len is None:
         runs = doc_runs(store, shard_tokens=file_bytes // store.dtype.itemsize)
         files = [
-            TableFile(run.last - run.first, run.tokens * store.dtype.itemsize, _documents(store, run, schema))
+            TableFile(schema, run.last - run.first, run.tokens * store.dtype.itemsize, _documents(store, run, schema))
             for run in runs
         ]
     else:
         sequences = Sequences(store, export.options)
         files = [
-            TableFile(len(rows), len(rows) * sequences.row_bytes, _sequences(sequences, rows, schema))
+            TableFile(schema, len(rows), len(rows) * sequences.row_bytes, _sequences(sequences, rows, schema))
             for rows in sequences.ranges(file_bytes)
         ]
-    return files or [TableFile(0, 0, lambda batch_bytes: iter(()))]  # noqa: ARG005
+    return files or [TableFile(schema, 0, 0, lambda batch_bytes: iter(()))]  # noqa: ARG005
 
 
 def _documents(store: Store, run: DocRun, schema: pa.Schema) -> Any:

@@ -7,6 +7,7 @@ reader can meet half an export. A run that died is continued by the same command
     NAME.partial/plan.json       what this is an export of; one of something else is refused with the differences
     NAME.partial/parts/*.json    receipts
     NAME.partial/files/          what will be NAME
+    NAME.partial/old/            with --overwrite, what was NAME, for a moment
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ METADATA = "metadata.json"
 FORMAT = "tokpress-export"
 FORMAT_VERSION = 1
 PARTIAL = ".partial"
-_OLD = ".old"
 _PARTS = "parts"
 _FILES = "files"
+_OLD = "old"
 
 
 class ExportPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class ExportPlan(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     options: ExportOptions
     store: str  # its fingerprint
+    masks: str | None  # and a checksum of its masks
     tokenizer: TokenizerInfo
     dtype: str  # of the store
     bos_id: int | None
@@ -69,7 +71,7 @@ class Target:
         self.out = out
         self.work = out.with_name(out.name + PARTIAL)
         self.files = self.work / _FILES
-        self._old = out.with_name(out.name + _OLD)
+        self._old = self.work / _OLD
 
     def check(self, plan: ExportPlan, *, overwrite: bool) -> Metadata | None:
         """Refuses to write where something else is. What is there, if it is this very export, finished."""
@@ -90,13 +92,14 @@ class Target:
     def begin(self, plan: ExportPlan, *, overwrite: bool) -> None:
         """An empty working directory with its plan, or the one that an earlier run of this very export left."""
         old = _read(self.work / PLAN, ExportPlan)
+        if old is None and any((self.work / name).exists() for name in (_PARTS, _FILES, _OLD)):
+            raise UsageError(f"{self.work} is in the way, and not of an export. Choose another --out, or move it.")
         if old is not None and not overwrite:
             _check_same(self.work, "an unfinished", old, plan)
-        if old != plan:
-            remove(self.work / PLAN)
-            sync_directory(self.work)
+        if old != plan:  # receipts go before what they speak for, and the plan is replaced in one step
             for name in (_PARTS, _FILES):
                 shutil.rmtree(self.work / name, ignore_errors=True)
+            sync_directory(self.work)
             write_file(self.work / PLAN, encode(plan))
         for name in (_PARTS, _FILES):
             make_directory(self.work / name)
@@ -118,15 +121,12 @@ class Target:
         write_file(self._receipt(part), encode(written))
 
     def seal(self, metadata: Metadata, index: dict[str, bytes]) -> None:
-        """From here on the export exists. What `--overwrite` replaces stays until then, and is known by its name after."""
-        for path in [path for path in self.files.rglob("*") if path.is_file()]:
-            if path.relative_to(self.files).as_posix() not in metadata.files:  # of a run that died
-                remove(path)
+        """From here on the export exists. What `--overwrite` replaces stays until then."""
         for name, data in index.items():
             write_file(self.files / name, data)
         write_file(self.files / METADATA, encode(metadata))
         if self.out.exists() and any(self.out.iterdir()):
-            self.remove_old()
+            shutil.rmtree(self._old, ignore_errors=True)
             move_directory(self.out, self._old)
         move_directory(self.files, self.out)
         sync_directory(self.out.parent)
@@ -134,15 +134,10 @@ class Target:
 
     def tidy(self, plan: ExportPlan) -> None:
         """Removes what the run of a finished export leaves; also if it died before it could."""
-        self.remove_old()
         if _read(self.work / PLAN, ExportPlan) == plan:
-            for name in (_PARTS, _FILES):
+            for name in (_PARTS, _FILES, _OLD):
                 shutil.rmtree(self.work / name, ignore_errors=True)
             remove(self.work / PLAN)
-
-    def remove_old(self) -> None:
-        if _read(self._old / METADATA, Metadata) is not None:
-            shutil.rmtree(self._old)
 
     def clean(self) -> None:
         """Removes the working directory when nothing is left in it."""

@@ -27,7 +27,7 @@ class PartWriter:
         self._directory = directory
         self._advance = advance
         self._files: dict[str, int] = {}
-        self._linked = self._written = 0
+        self._linked = 0
 
     def link(self, receipt: Receipt, extension: str, name: str) -> None:
         """A file of a shard under another name; a copy where links cannot be, or are not wanted."""
@@ -36,10 +36,7 @@ class PartWriter:
         checksum = link_or_copy(
             store.path / receipt.path(extension), self._directory / name, copy=self._export.options.copy
         )
-        if checksum is None:
-            self._linked += entry.bytes
-        else:
-            self._written += entry.bytes
+        self._linked += entry.bytes if checksum is None else 0
         size = (self._directory / name).stat().st_size
         if size != entry.bytes or checksum not in (None, entry.xxh3):
             raise StoreError(f"{store.path / receipt.path(extension)} is damaged. {verify_hint(store.path)}")
@@ -57,7 +54,6 @@ class PartWriter:
             file.abort()
             raise
         self._files[name] = file.bytes
-        self._written += file.bytes
 
     def write(self, name: str, blocks: Iterable[Any]) -> None:
         """A file from arrays that are little-endian."""
@@ -69,12 +65,11 @@ class PartWriter:
         """A stretch of a file of `size` bytes that other parts write to, too."""
         reserve(self._directory / name, size)
         self._files[name] = size
-        self._written += write_at(self._directory / name, offset, self._told(blocks))
+        write_at(self._directory / name, offset, self._told(blocks))
 
     def mapped(self, name: str, size: int, written: int) -> None:
-        """Accounts for so many bytes of a shared file that were written through a map, and synced."""
+        """So many bytes of a shared file were written through a map, and synced."""
         self._files[name] = size
-        self._written += written
         self._advance(written)
 
     def _told(self, blocks: Iterable[Any]) -> Iterable[Any]:
@@ -86,4 +81,4 @@ class PartWriter:
         """Everything is on the disk when this returns."""
         for directory in {(self._directory / name).parent for name in self._files}:
             sync_directory(directory)
-        return Written(files=self._files, linked=self._linked, written=self._written, note=note)
+        return Written(files=self._files, linked=self._linked, note=note)

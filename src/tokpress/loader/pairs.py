@@ -10,8 +10,11 @@ import os
 from collections.abc import Iterator
 from typing import Any, Unpack
 
+import numpy as np
+
 from tokpress.loader.dataset import Output, PretokenizedDataset
 from tokpress.loader.loader import Loader
+from tokpress.loader.permutation import derive_keys
 from tokpress.loader.stream import Verify
 from tokpress.packing import PackingOptions
 from tokpress.store.reader import Store
@@ -63,9 +66,15 @@ class Pairs:
             self.data,
             batch_size=_READ_TOGETHER,
             shuffle=self._shuffle,
-            seed=self._seed + self._passes,
+            seed=self._seed_of_pass(),
             drop_last=False,
         )
         self._passes += 1
         for batch in loader:
             yield from zip(batch["input_ids"], batch["labels"], strict=True)
+
+    def _seed_of_pass(self) -> int:
+        """The first pass is in the order that a `Loader` with this seed has; no later one is another seed's first."""
+        if not self._passes:
+            return self._seed
+        return int(derive_keys("pass", self._seed, self._passes, count=1)[0] >> np.uint64(1))

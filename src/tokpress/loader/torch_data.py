@@ -1,19 +1,20 @@
 """`make_dataloader`: a torch `DataLoader` over a store, for loops that have one already.
 
 In: a store or a dataset. Out: a `DataLoader` whose workers read whole batches with one gather, in the same global order
-as `Loader`'s, each rank its part. `Loader` does the same without processes, and can be resumed at any sample: prefer it
-where you can.
+as `Loader`'s, each rank its part. With `stateful` it is torchdata's `StatefulDataLoader`, which can be resumed. `Loader`
+does the same without processes, and goes on with other ranks and batch sizes, too: prefer it where you can.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokpress.batches import Int64s
 from tokpress.errors import UsageError
+from tokpress.loader.base import Order
 from tokpress.loader.dataset import Batch, PretokenizedDataset, no_sequences
 from tokpress.loader.order import make_order, parse_shuffle
 from tokpress.loader.steps import Sharing
@@ -38,16 +39,17 @@ def make_dataloader(
     num_workers: int = 2,
     prefetch_factor: int = 4,
     pin_memory: bool | None = None,
+    stateful: bool = False,
     **dataset_options: Any,
 ) -> DataLoader[Any]:
     """One epoch of a store at a time. `dataset_options` are those of `PretokenizedDataset`, if `data` is not one yet.
 
     Workers stay alive between epochs; memory is pinned where there is a GPU. `loader.sampler.set_epoch(n)` gives epoch n
-    its order; going through the loader once more takes the next one by itself.
+    its order; going through the loader once more takes the next one by itself. `stateful`: with `state_dict()` and
+    `load_state_dict()`, which goes on at once: no batch is made again to get there.
     """
     try:
         import torch
-        from torch.utils.data import DataLoader
     except ImportError as error:
         raise UsageError("make_dataloader needs torch. Install it: pip install 'tokpress[torch]'") from error
     dataset = _dataset(data, seq_len, dataset_options)
@@ -59,7 +61,7 @@ def make_dataloader(
         seed=seed,
         drop_last=drop_last,
     )
-    return DataLoader(
+    return _loader_class(stateful=stateful)(
         Batches(dataset),  # type: ignore[arg-type] # it has what a map-style dataset needs
         sampler=steps,  # of whole batches
         batch_size=None,
@@ -68,6 +70,19 @@ def make_dataloader(
         prefetch_factor=prefetch_factor if num_workers else None,
         pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
     )
+
+
+def _loader_class(*, stateful: bool) -> type[DataLoader[Any]]:
+    if not stateful:
+        from torch.utils.data import DataLoader
+
+        return DataLoader
+    try:
+        from torchdata.stateful_dataloader import StatefulDataLoader
+    except ImportError as error:
+        raise UsageError("stateful=True needs torchdata. Install it: pip install torchdata") from error
+    kind: type[DataLoader[Any]] = StatefulDataLoader
+    return kind
 
 
 class Batches:
@@ -89,7 +104,7 @@ class StepSampler:
         self._shuffle = parse_shuffle(shuffle)
         self._seed = seed
         self._drop_last = drop_last
-        self.epoch = 0
+        self.epoch = 0  # that the next pass has
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -99,14 +114,55 @@ class StepSampler:
         part = self._sharing.own(rest)
         return whole + int(not self._drop_last and part.stop > part.start)
 
-    def __iter__(self) -> Iterator[list[int]]:
-        order = make_order(self._shuffle, self._count, self._seed, "data", self.epoch, block_samples=_BLOCK_SAMPLES)
-        self.epoch += 1
+    def __iter__(self) -> StepIterator:
+        return StepIterator(self)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch = state["epoch"]
+
+    def order(self, epoch: int) -> Order:
+        return make_order(self._shuffle, self._count, self._seed, "data", epoch, block_samples=_BLOCK_SAMPLES)
+
+    def samples(self, step: int) -> Int64s:
+        """This rank's part of a step, as positions in the epoch's order."""
         size = self._sharing.step_samples
-        for step in range(len(self)):
-            samples = min(size, self._count - step * size)
-            own = self._sharing.own(samples)
-            yield order.samples(np.arange(step * size + own.start, step * size + own.stop)).tolist()
+        own = self._sharing.own(min(size, self._count - step * size))
+        return np.arange(step * size + own.start, step * size + own.stop)
+
+
+class StepIterator:
+    """One pass of a sampler. It begins with its first step, not before: a loader may make an iterator and drop it.
+
+    `state_dict` and `load_state_dict` are torchdata's convention: it keeps them, and the sampler's, with every batch.
+    """
+
+    def __init__(self, sampler: StepSampler) -> None:
+        self._sampler = sampler
+        self._step = 0
+        self._order: Order | None = None
+
+    def __iter__(self) -> StepIterator:
+        return self
+
+    def __next__(self) -> list[int]:
+        if self._order is None:
+            if self._step == 0:
+                self._sampler.epoch += 1
+            self._order = self._sampler.order(self._sampler.epoch - 1)
+        if self._step == len(self._sampler):
+            raise StopIteration
+        sequences: list[int] = self._order.samples(self._sampler.samples(self._step)).tolist()
+        self._step += 1
+        return sequences
+
+    def state_dict(self) -> dict[str, int]:
+        return {"step": self._step}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._step, self._order = state["step"], None
 
 
 def _dataset(

@@ -27,7 +27,8 @@ from tokpress.packing.deal import number_dtype
 from tokpress.packing.waste import Waste
 from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
 from tokpress.store.manifest import PACKS, Count, FileEntry, encode, read_record
-from tokpress.store.reader import Store, map_array
+from tokpress.store.reader import Store, map_array, open_store
+from tokpress.store.verify import Problem
 
 INDEX = "index.json"
 FORMAT = "tokpress-pack"
@@ -132,6 +133,21 @@ class StoredPlan:
 
 def _sealed(index: PlanIndex) -> PlanIndex:
     return msgspec.structs.replace(index, checksum=checksum(encode(msgspec.structs.replace(index, checksum=""))))
+
+
+def plan_problems(directory: Path) -> list[Problem]:
+    """What is wrong with the plans of a store that is sound itself; each message says how to make the plan again."""
+    problems = []
+    for path in sorted((directory / PACKS).glob(f"*/{INDEX}")):
+        try:
+            key = read_record(path, PlanIndex).key
+            if key.name != path.parent.name:
+                raise StoreError(f"{path} is not the plan that belongs there. Remove {path.parent}.")
+            store = open_store(directory, key.split)
+            StoredPlan(store, msgspec.structs.replace(key, fingerprint=store.fingerprint)).check()
+        except StoreError as error:
+            problems.append(Problem(path.relative_to(directory).as_posix(), str(error)))
+    return problems
 
 
 class PlanWriter:

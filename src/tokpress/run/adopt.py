@@ -109,9 +109,8 @@ def _dtype(asked: str | None, info: TokenizerInfo) -> np.dtype[Any]:
 
 
 def _find(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], name: str, given: Given) -> list[TokenFile]:
-    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    form = open_format(name)
-    found = [file for path in named for file in form.token_files(Path(path), given)]
+    named = [paths] if isinstance(paths, str | os.PathLike) else paths
+    found = open_format(name).token_files([Path(path) for path in named], given)
     if not found:
         raise UsageError("no token files. Name some, or directories of them.")
     other = next((file for file in found if file.dtype != found[0].dtype), None)

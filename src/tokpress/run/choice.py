@@ -13,14 +13,18 @@ import pyarrow as pa
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.engines.load import FAST_KINDS, fast_engine
-from tokpress.engines.parity import Parity, check_parity
+from tokpress.engines.parity import ALL, Parity, check_parity
 from tokpress.errors import ParityError, TokenizerError
 
 FAST = "gigatoken"
 
 
 def choose_engine(
-    files: TokenizerFiles, config: TokenizerConfig, reference: Engine, sample: Sequence[pa.LargeStringArray]
+    files: TokenizerFiles,
+    config: TokenizerConfig,
+    reference: Engine,
+    sample: Sequence[pa.LargeStringArray],
+    part: slice = ALL,
 ) -> tuple[Engine, Parity]:
     asked = config.engine
     if asked not in ("auto", FAST, reference.name):
@@ -37,7 +41,7 @@ def choose_engine(
         return reference, Parity(
             outcome="unsupported", engine=reference.name, reference=reference.name, detail=str(error)
         )
-    parity = check_parity(fast, reference, sample)
+    parity = check_parity(fast, reference, sample, part)
     if parity.outcome == "equal":
         return fast, parity
     if asked == FAST:

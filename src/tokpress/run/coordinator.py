@@ -21,7 +21,7 @@ import msgspec
 from tokpress.config import BuildConfig, reject_limit
 from tokpress.engines.framing import frame_for
 from tokpress.engines.load import load_files
-from tokpress.errors import UsageError
+from tokpress.errors import NotEnoughMemory, UsageError
 from tokpress.run import output
 from tokpress.run.budget import Budget, cpu_sets, plan_budget, usable_cores
 from tokpress.run.job import PROFILE_PART, Advanced, Done, Job, Prepared, Settings, Task, WorkerView
@@ -43,6 +43,9 @@ SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
 
 class Executor(Protocol):
     """Where units are run: inside this process, in local processes."""
+
+    @property
+    def count(self) -> int: ...
 
     @property
     def peak_bytes(self) -> int: ...
@@ -68,7 +71,6 @@ def build_store(
     reporter: Reporter | None = None,
 ) -> Store:
     reporter = reporter or Reporter()
-    tally = Tally(config.check.max_rejects, reporter)
     job = make_job(inputs, out, config)
     directory, found = job.directory, job.inputs
     with StoreLock(directory):
@@ -80,8 +82,7 @@ def build_store(
             if output.is_finished(directory):
                 reporter.already_finished(directory)
                 return Store(directory, read_manifest(directory))
-        with _executor(job, resuming=old is not None) as executor:
-            return _run(job, executor, tally, reporter, overwrite=overwrite)
+        return _run_with_fewer_and_fewer(job, reporter, overwrite=overwrite, resuming=old is not None)
 
 
 def make_job(inputs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], config: BuildConfig) -> Job:
@@ -103,6 +104,24 @@ def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig) -
     if len(discover(both, read)) < len(discover(inputs, read)) + len(val):
         raise UsageError("a file is named as an input and with --val-inputs, too. It can be in one split only.")
     return [msgspec.structs.replace(source, split=VAL) for source in val]
+
+
+def _run_with_fewer_and_fewer(job: Job, reporter: Reporter, *, overwrite: bool, resuming: bool) -> Store:
+    """Runs the job; where a record does not fit beside so many workers, goes on with half as many."""
+    peak_bytes = 0
+    while True:
+        with _executor(job, resuming=resuming) as executor:
+            tally = Tally(job.config.check.max_rejects, reporter, peak_bytes)
+            try:
+                return _run(job, executor, tally, reporter, overwrite=overwrite)
+            except NotEnoughMemory as error:
+                if executor.count == 1:
+                    raise
+                reporter.too_many_workers(error, fewer=executor.count // 2)
+            peak_bytes = max(peak_bytes, executor.peak_bytes)
+            resources = msgspec.structs.replace(job.config.resources, workers=executor.count // 2)
+        job = replace(job, config=msgspec.structs.replace(job.config, resources=resources))
+        overwrite, resuming = False, True
 
 
 def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, overwrite: bool) -> Store:

@@ -43,7 +43,7 @@ class Gate:
             raise NotEnoughMemory(
                 f"a record of {source} may need {need // 10**6:,} MB of memory, but --memory leaves "
                 f"{self._room.most // 10**6:,} MB for one. Nothing is lost: run the same command again with "
-                f"--memory {-(-(self._room.budget - self._room.most + 2 * need) // 10**9)}GB, or with fewer --workers."
+                f"--memory {-(-(self._room.budget - self._room.most + 2 * need) // 10**9)}GB."
             )
         kind = fcntl.LOCK_SH if need <= self._room.share else fcntl.LOCK_EX
         if self._held in (kind, fcntl.LOCK_EX):

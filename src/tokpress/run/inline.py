@@ -23,6 +23,8 @@ _SYNC_TRIES = 3
 
 
 class InlineWorker:
+    count = 1
+
     def __init__(self, job: Job) -> None:
         self._job = job
         self._before = psutil.Process().memory_info().rss

@@ -6,7 +6,7 @@ All of them can be pickled, and none holds more than counters, positions and a t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tokpress.batches import Reject
@@ -47,9 +47,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """The order to prove the engine. With each attempt that kills a worker the sample gets smaller: a document in it may
-    be what kills."""
+    """The order to prove the engine on a part of the sample. With each attempt that kills a worker the sample gets smaller:
+    a document in it may be what kills."""
 
+    part: slice
     attempt: int = 0
 
 
@@ -69,7 +70,7 @@ class FirstDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What the first worker found out before the run."""
+    """What a worker found out before the run."""
 
     info: TokenizerInfo
     frame: Frame
@@ -77,6 +78,17 @@ class Prepared:
     first_document: FirstDocument | None
     footprint: int  # bytes a worker holds before it reads anything
     memory_per_byte: int  # of text, that the chosen engine takes
+
+    def __add__(self, other: Prepared) -> Prepared:
+        """With what another worker found that proved another part."""
+        return replace(
+            self
+            if self.memory_per_byte >= other.memory_per_byte
+            else other,  # one of them may have to use the reference
+            parity=self.parity + other.parity,
+            first_document=self.first_document,
+            footprint=max(self.footprint, other.footprint),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

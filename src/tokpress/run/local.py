@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
@@ -56,6 +57,7 @@ _MOST_MEMORY_PER_BYTE = 1000  # that any engine may take for honest text
 _STOP_SECONDS = 3.0
 _PREPARE_TRIES = 3
 _PREPARE_SECONDS = 60.0  # to load a tokenizer and to compare engines, beside what one document may take
+_MOST_PROVERS = 8  # more would spend their time finding their part of the sample
 _VIEW_SECONDS = 0.5
 SYNC_FAILED = 74  # exit code of a worker whose disk refused to sync
 
@@ -99,22 +101,34 @@ class LocalWorkers:
         self._viewed = 0.0
         self._watched: Callable[[list[WorkerView]], None] = lambda _: None
 
+    @property
+    def count(self) -> int:
+        return len(self.workers)
+
     def prepare(self) -> Prepared:
-        """Has the first worker prove the engine, while the others load theirs."""
-        for other in self.workers[1:]:
-            _send(other, Preload())
+        """Has the first workers prove the engine, each on a part of the sample, while the others load theirs."""
+        provers = min(len(self.workers), _MOST_PROVERS)
+        parts = [slice(number, None, provers) for number in range(provers)]
+        for worker, part in zip_longest(self.workers, parts):
+            _send(worker, Prepare(part) if part else Preload())
+        first, *others = (self._prepared(number, part) for number, part in enumerate(parts))
+        return sum(others, first)
+
+    def _prepared(self, number: int, part: slice) -> Prepared:
+        """A worker's answer; if it dies of the sample, that of another one, to a smaller sample."""
         for attempt in range(_PREPARE_TRIES):
-            first = self.workers[0]
-            _send(first, Prepare(attempt))
-            heard = wait([first.pipe, first.process.sentinel], _PREPARE_SECONDS + self._doc_timeout)
-            for message in _messages(first):
+            worker = self.workers[number]
+            if attempt:
+                _send(worker, Prepare(part, attempt))
+            heard = wait([worker.pipe, worker.process.sentinel], _PREPARE_SECONDS + self._doc_timeout)
+            for message in _messages(worker):
                 if isinstance(message, Failed):
                     raise message.error
                 if isinstance(message, Prepared):
                     return message
-            cause = _how_it_ended(first.process) if heard else HUNG
-            _kill(first)
-            self.workers[0] = self._start(0)
+            cause = _how_it_ended(worker.process) if heard else HUNG
+            _kill(worker)
+            self.workers[number] = self._start(number)
         raise TokpressError(
             f"a worker dies each time it loads the tokenizer or encodes a sample of the inputs ({cause}). Is there enough "
             "memory? Try the reference alone: --engine huggingface, sentencepiece or tiktoken"
@@ -337,6 +351,7 @@ def _serve(pipe: Connection, job: Job, cpus: set[int] | None) -> None:
     """A worker's whole life: load, then one task after the other until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the coordinator decides
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    sys.unraisablehook = _end_if_told
     if cpus:
         os.sched_setaffinity(0, cpus)
     from tokpress.run.worker import Worker
@@ -345,8 +360,8 @@ def _serve(pipe: Connection, job: Job, cpus: set[int] | None) -> None:
         worker = Worker(job)
         for order in _orders(pipe):
             match order:
-                case Prepare(attempt):
-                    pipe.send(worker.prepare(attempt))
+                case Prepare(part, attempt):
+                    pipe.send(worker.prepare(part, attempt))
                 case Preload():
                     worker.preload()
                 case Settings() as settings:
@@ -362,6 +377,13 @@ def _serve(pipe: Connection, job: Job, cpus: set[int] | None) -> None:
         sys.exit(SYNC_FAILED)  # what was not written is written again, by a fresh worker
     except (TokpressError, OSError) as error:
         pipe.send(Failed(error))
+
+
+def _end_if_told(unraisable: sys.UnraisableHookArgs) -> None:
+    """The signal to end may come while Python runs code from which nothing can be raised."""
+    if isinstance(unraisable.exc_value, SystemExit):
+        os._exit(0)
+    sys.__unraisablehook__(unraisable)
 
 
 def _orders(pipe: Connection) -> Iterator[object]:

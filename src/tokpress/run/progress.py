@@ -13,6 +13,7 @@ from time import perf_counter
 from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
+from tokpress.errors import NotEnoughMemory
 from tokpress.run.job import Advanced, FirstDocument, WorkerView
 from tokpress.sources.base import Input
 from tokpress.store.manifest import Manifest
@@ -30,6 +31,8 @@ class Reporter:
     def resuming(self, *, units: int, units_left: int, docs: int) -> None: ...
 
     def already_finished(self, directory: Path) -> None: ...
+
+    def too_many_workers(self, error: NotEnoughMemory, *, fewer: int) -> None: ...
 
     def started(self, total_bytes: int) -> None: ...
 

@@ -22,7 +22,7 @@ from tokpress.batches import ON_REQUEST, DocumentBatch, Reject, TextBatch, Token
 from tokpress.engines.base import Engine, concat_tokens
 from tokpress.engines.framing import frame_for
 from tokpress.engines.load import FAST_KINDS, reference_engine
-from tokpress.engines.parity import Auditor
+from tokpress.engines.parity import ALL, Auditor
 from tokpress.errors import TokenizerError
 from tokpress.run.budget import READ_COST
 from tokpress.run.choice import FAST, choose_engine, engine_named
@@ -76,19 +76,21 @@ class Worker:
         self._gate: Gate | None = None
         self._closing: tuple[ShardWriter, Done] | None = None  # a unit whose last shard is being synced
 
-    def prepare(self, attempt: int = 0) -> Prepared:
-        """Proves the engine on a sample of the inputs; after a death on half of it, then on the nasty strings alone."""
+    def prepare(self, part: slice = ALL, attempt: int = 0) -> Prepared:
+        """Proves the engine on its part of a sample of the inputs; after a death on half of it, then on the nasty strings
+        alone."""
         job = self._job
         sample = list(
             sample_texts(
                 job.inputs,
                 self._read,
-                total_bytes=_SAMPLE_BYTES * (2 - attempt) // 2,
+                total_bytes=_SAMPLE_BYTES if attempt < 2 else 0,
                 max_doc_bytes=_SAMPLE_DOC_BYTES,
                 text_of=lambda batch: self._shaper.render(batch, _SAMPLE_BYTES).batch.text,
             )
         )
-        self._engine, parity = choose_engine(job.files, job.config.tokenizer, self._reference, sample)
+        sample = sample[len(sample) * attempt // 2 :]
+        self._engine, parity = choose_engine(job.files, job.config.tokenizer, self._reference, sample, part)
         return Prepared(
             info=self._reference.info,
             frame=self._frame,

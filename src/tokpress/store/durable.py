@@ -114,21 +114,19 @@ def reserve(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def write_at(path: Path, offset: int, blocks: Iterable[Any]) -> int:
-    """Blocks one after the other into a reserved file, from `offset` on, and synced; how many bytes it were."""
+def write_at(path: Path, offset: int, blocks: Iterable[Any]) -> None:
+    """Blocks one after the other into a reserved file, from `offset` on, and synced."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    place = offset
     try:
         for block in blocks:
             view = memoryview(block).cast("B")
             while view:
-                written = os.pwrite(descriptor, view, place)
-                place += written
+                written = os.pwrite(descriptor, view, offset)
+                offset += written
                 view = view[written:]
         _sync(descriptor, path)
     finally:
         os.close(descriptor)
-    return place - offset
 
 
 def sync_file(path: Path) -> None:
