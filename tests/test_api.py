@@ -155,6 +155,9 @@ class TestSameStores:
             (["--engine", "huggingface", "--workers", "1"], {"engine": "huggingface", "workers": 1}),
             (["--audit-rate", "1"], {"audit_rate": 1.0}),
             (["--eos-token", "<|endoftext|>"], {"eos_token": "<|endoftext|>"}),
+            (["--max-length", "3", "--overlong", "split"], {"max_length": 3, "overlong": "split"}),
+            (["--val-docs", "2", "--split-seed", "7"], {"val_docs": 2, "split_seed": 7}),
+            (["--val-fraction", "0.5", "--split-key", "meta.body"], {"val_fraction": 0.5, "split_key": "meta.body"}),
         ],
     )
     def test_from_the_same_options(

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import stored
 
 import tokpress
 from tokpress.batches import BAD_JSON, BAD_TEMPLATE
@@ -93,3 +94,17 @@ class TestBuild:
         template.write_text(TEMPLATE + ".")
         with pytest.raises(UsageError, match=r"options\.template\.template: was"):
             self.build(tmp_path, tmp_path / "a.jsonl", template)
+
+    def test_text_that_outgrows_its_batch_is_written_in_parts_and_nothing_is_lost(self, tmp_path: Path) -> None:
+        template = tmp_path / "t.jinja"
+        template.write_text("{{ text * 40 }}{% loss %}{{ text }}{% endloss %}")
+        lines = [json.dumps({"text": str(i)}) if i % 3 else "bad line" for i in range(400)]
+        (tmp_path / "a.jsonl").write_text("\n".join(lines))
+        options: Any = {"shard_size": 3000, "val_fraction": 0.3, "overwrite": True}
+        stores = []
+        for batch_bytes in (10**6, 500, 100):
+            store = self.build(tmp_path, tmp_path / "a.jsonl", template, batch_bytes=batch_bytes, **options)
+            assert store.verify().problems == []
+            assert (store.manifest.totals.read, store.manifest.totals.rejected) == (400, 134)
+            stores.append(stored(store.path))
+        assert stores[0] == stores[1] == stores[2]

@@ -16,7 +16,7 @@ from tokpress.config import BuildConfig
 from tokpress.engines.framing import Frame
 from tokpress.engines.parity import Parity
 from tokpress.run.output import Receipts
-from tokpress.run.splits import VAL
+from tokpress.run.splits import VAL, check_names
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import (
     PLAN,
@@ -50,6 +50,7 @@ def seal_store(
     units = [sum((receipt.counts for receipt in receipts[unit]), Counts()) for unit in range(len(plan.units))]
     asked = {VAL} if config.split.is_used and config.split.split_field is None else set()  # it may have got nothing
     names = [TRAIN, *sorted(({receipt.split for receipt in shards} | asked) - {TRAIN})]
+    check_names(names)
     splits = {name: _split([receipt for receipt in shards if receipt.split == name]) for name in names}
     reasons = sum((Counter(receipt.rejects) for receipt in shards), Counter[str]())
     audit_rate = config.check.audit_rate if parity.outcome == "equal" else 0.0

@@ -60,13 +60,16 @@ class Shaper:
                 empty = dict.fromkeys(np.flatnonzero(~filled).tolist(), (EMPTY, "no text"))
                 rendered = _only(rendered, filled, rejected(made, empty, self._inputs))
                 made = rendered.batch
-        rejects = batch.rejects
-        if rejects and rendered.taken < len(batch):
-            here = int(batch.sources[rendered.taken]), int(batch.positions[rendered.taken])
-            rejects = [reject for reject in rejects if (reject.input, reject.position) < here]
-        return (
-            replace(rendered, batch=replace(made, rejects=in_order([*rejects, *made.rejects]))) if rejects else rendered
-        )
+        rejects, _ = _rejects_around(batch, rendered.taken)
+        if not rejects:
+            return rendered
+        return replace(rendered, batch=replace(made, rejects=in_order([*rejects, *made.rejects])))
+
+    def rest(self, batch: TextBatch, rendered: Rendered) -> TextBatch | None:
+        """What of the batch is yet to be rendered, with the other rejects."""
+        if rendered.taken == len(batch):
+            return None
+        return replace(batch.part(rendered.taken), rejects=_rejects_around(batch, rendered.taken)[1])
 
     def shape(
         self, rendered: Rendered, tokens: TokenBatch, audited: Int64s | None = None
@@ -130,6 +133,15 @@ class Shaper:
         if limit is not None and how == "split":
             docs = _split(docs, limit)
         return docs, rejects
+
+
+def _rejects_around(batch: TextBatch, doc: int) -> tuple[list[Reject], list[Reject]]:
+    """The batch's rejects before a document, and those after it."""
+    if doc == len(batch):
+        return batch.rejects, []
+    here = int(batch.sources[doc]), int(batch.positions[doc])
+    before = [reject for reject in batch.rejects if (reject.input, reject.position) < here]
+    return before, batch.rejects[len(before) :]
 
 
 def first_records(docs: DocumentBatch, rejects: list[Reject], records: int) -> tuple[DocumentBatch, list[Reject]]:

@@ -64,11 +64,7 @@ class Splitter:
             if name not in self.names and _NAME.fullmatch(name):
                 self.names.append(name)
             numbers.append(self.names.index(name) if name in self.names else -1)
-        if len(self.names) > _MAX_SPLITS:
-            raise InputError(
-                f"--split-field {field!r} has more than {_MAX_SPLITS} values, {', '.join(self.names[1:6])} and so on. "
-                "Name a field that says train or val."
-            )
+        check_names(self.names)
         codes = values.indices.fill_null(len(numbers)).to_numpy()
         splits = np.array([*numbers, -2], np.int32)[codes]
         for i in np.flatnonzero(splits < 0).tolist():
@@ -83,6 +79,15 @@ class Splitter:
             return batch
         rejects = in_order([*batch.rejects, *rejected(batch, bad, self._inputs)])
         return batch.only(np.delete(np.arange(len(batch)), list(bad)), rejects)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises InputError for too many splits: by a worker that meets them, or at the end, if each met a few."""
+    if len(names) > _MAX_SPLITS:
+        raise InputError(
+            f"--split-field has more than {_MAX_SPLITS} values: {', '.join(names[1:6])} and so on. "
+            "Name a field that says train or val."
+        )
 
 
 class Hasher:

@@ -84,7 +84,7 @@ class Worker:
             sample_texts(
                 job.inputs,
                 self._read,
-                total_bytes=_SAMPLE_BYTES * (2 - attempt) // 2,
+                total_bytes=_SAMPLE_BYTES if attempt < 2 else 0,
                 max_doc_bytes=_SAMPLE_DOC_BYTES,
                 text_of=lambda batch: self._shaper.render(batch, _SAMPLE_BYTES).batch.text,
             )
@@ -162,7 +162,7 @@ class Worker:
                 while left != 0:
                     self._wait_for_room(batch)
                     rendered, tokens = self._encode(batch, task, say)
-                    rest = batch.part(rendered.taken) if rendered.taken < len(batch) else None
+                    rest = self._shaper.rest(batch, rendered)
                     del batch
                     clock.start("audit")
                     audited = self._auditor.check(rendered.batch, tokens) if self._auditor else None
