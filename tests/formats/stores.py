@@ -17,6 +17,7 @@ from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import (
     PLAN,
     SHARDS,
+    TRAIN,
     Counts,
     FileEntry,
     Plan,
@@ -56,9 +57,16 @@ def furnish(
     units = max(map(len, lengths.values()), default=1) or 1
     for name, known in lengths.items():
         split = [*known, *([[]] * (units - len(known)))]  # every unit has a shard of every split
-        receipts = [_shard(store, name, number, docs, dtype, masks, eos, rng) for number, docs in enumerate(split)]
+        beside = tuple(other for other in lengths if other != TRAIN) if name == TRAIN else ()
+        receipts = [
+            _shard(store, name, number, docs, dtype, masks, eos, beside, rng) for number, docs in enumerate(split)
+        ]
+        learned = [receipt.learned for receipt in receipts if receipt.learned is not None]
         made[name] = Split(
-            docs=sum(map(len, split)), tokens=sum(receipt.tokens for receipt in receipts), shards=receipts
+            docs=sum(map(len, split)),
+            tokens=sum(receipt.tokens for receipt in receipts),
+            learned=sum(learned) if learned else None,
+            shards=receipts,
         )
     old = read_manifest(store)
     plan = read_record(store / PLAN, Plan)
@@ -90,6 +98,7 @@ def _shard(
     dtype: str,
     masks: Masks,
     eos: bool,
+    beside: tuple[str, ...],
     rng: np.random.Generator,
 ) -> Receipt:
     tokens = sum(docs)
@@ -117,6 +126,8 @@ def _shard(
         audited=0,
         next_input=None,
         next_position=None,
+        beside=beside,
+        learned=int(arrays["mask"].sum()) if "mask" in arrays else None,
     )
     (store / SHARDS / f"{name}.json").write_bytes(encode(receipt))
     return receipt

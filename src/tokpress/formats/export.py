@@ -26,13 +26,12 @@ from tokpress.formats.base import (
     Written,
     check_options,
     open_format,
-    shards_of,
 )
 from tokpress.formats.target import ExportPlan, Metadata, SplitFacts, Target
 from tokpress.packing import PackingOptions
 from tokpress.packing import check_options as check_packing
 from tokpress.run.budget import usable_cores
-from tokpress.store.durable import checksum, make_directory, sync_directory
+from tokpress.store.durable import make_directory, sync_directory
 from tokpress.store.lock import StoreLock
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
@@ -121,19 +120,11 @@ def _plan(job: Export) -> ExportPlan:
     return ExportPlan(
         options=job.options,
         store=manifest.fingerprint,
-        masks=_masks(job),
         tokenizer=manifest.tokenizer,
         dtype=manifest.dtype,
         bos_id=manifest.bos_id,
         eos_id=manifest.eos_id,
     )
-
-
-def _masks(job: Export) -> str | None:
-    """What tells masks apart: the fingerprint of a store is of its tokens alone."""
-    shards = [receipt for split in job.splits.values() for receipt in shards_of(split)]
-    sums = [receipt.files["mask"].xxh3 if "mask" in receipt.files else "" for receipt in shards]
-    return checksum(msgspec.json.encode(sums)) if any(sums) else None
 
 
 def _run(

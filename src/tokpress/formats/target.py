@@ -41,7 +41,6 @@ class ExportPlan(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     options: ExportOptions
     store: str  # its fingerprint
-    masks: str | None  # and a checksum of its masks
     tokenizer: TokenizerInfo
     dtype: str  # of the store
     bos_id: int | None
