@@ -58,6 +58,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python bench/build.py
 	$(BIN)/python bench/loader.py
+	$(BIN)/python bench/supervised.py
 	$(BIN)/python bench/export.py
 	$(BIN)/python bench/training.py
 

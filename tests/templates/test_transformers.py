@@ -22,6 +22,17 @@ from .shaping import Shape, masked, shape
 many = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
+LINES = """
+{% for message in messages %}
+    {% if message.role == 'assistant' %}
+        {% generation %}
+        <|im_start|>{{ message.content }}<|im_end|>
+        {% endgeneration %}
+    {% else %}
+        {{ message.content }}
+    {% endif %}
+{% endfor %}
+"""
 ASKED = {"role": "user", "content": "Wie ist das Wetter?"}
 
 
@@ -67,6 +78,11 @@ class TestEqual:
     )
     def test_for_these(self, style: Style, ours: Shape, chat: dict[str, Any]) -> None:
         check(style, ours, [chat])
+
+    def test_for_a_template_with_blocks_on_lines_of_their_own(self, tmp_path: Path) -> None:
+        style = make_style(tmp_path, "chatml", LINES)
+        chats = [{"messages": [ASKED, {"role": "assistant", "content": text}]} for text in ("Gut.", "", " \n x")]
+        check(style, shape(style.directory, messages_field="messages", keep_empty_loss=True), chats)
 
     @pytest.mark.parametrize("name", ["chatml", "llama3"])
     def test_with_the_fast_engine_too(self, tmp_path: Path, name: str) -> None:

@@ -1,8 +1,8 @@
 """One unit -> its shards.
 
 In: a `Job` (once) and `Task`s. Out: shards with receipts, and what happens, as messages. This loop is all that a worker
-does: read a batch, encode it, audit a little of it, frame it, append it; no Python object per document anywhere, unless a
-batch has to be taken apart because a document in it kills the tokenizer.
+does: read a batch, render it, encode it, audit a little of it, shape it, append it; no Python object per document anywhere,
+unless its template is Python or a batch has to be taken apart because a document in it kills the tokenizer.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class SandboxedTemplate:
             line = getattr(error, "lineno", None)
             where = f" (line {line})" if line else ""
             raise UsageError(f"{option} is not a Jinja2 template that can be used here: {error}{where}.") from error
-        self.has_blocks = next(tree.find_all(nodes.CallBlock), None) is not None and _has_tag(tree)
+        self.has_blocks = _has_tag(tree)
         asked = {node.name for node in tree.find_all(nodes.Name)}
         if "strftime_now" in asked and date is None:
             raise UsageError(
