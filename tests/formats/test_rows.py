@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokpress.formats import rows
 from tokpress.formats.rows import DocRun
 
 
+@settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 20), max_size=40), most=st.integers(1, 30))
 def test_runs_cover_all_documents_and_hold_no_more_than_fits(lengths: list[int], most: int) -> None:
     ends = np.cumsum(lengths, dtype=np.int64)
