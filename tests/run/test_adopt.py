@@ -223,6 +223,9 @@ class TestRefused:
         (tmp_path / "o" / "train" / "00000_tokens.ds.loss").write_bytes(b"\1")
         with pytest.raises(InputError, match="should have a byte for each of the 9 tokens"):
             adopt(tmp_path / "o" / "train", "datatrove", tmp_path / "store")
+        (tmp_path / "o" / "train" / "00000_tokens.ds.loss").write_bytes(b"\1\2\1\1\1\1\1\1\1")
+        with pytest.raises(InputError, match="is no mask: it holds something other than 0 and 1"):
+            adopt(tmp_path / "o" / "train", "datatrove", tmp_path / "store")
 
     def test_ids_of_two_widths(self, make_store: Any, tmp_path: Path) -> None:
         paths = []

@@ -192,6 +192,8 @@ def _write_shard(directory: Path, unit: int, file: TokenFile, *, copy: bool) -> 
     if file.mask is not None:
         if file.mask.stat().st_size != file.tokens:
             raise InputError(f"{file.mask} should have a byte for each of the {file.tokens:,} tokens of {file.path}.")
+        if file.tokens and max(int(block.max()) for block in blocks_of(np.memmap(file.mask, np.uint8, "r"))) > 1:
+            raise InputError(f"{file.mask} is no mask: it holds something other than 0 and 1.")
         entries["mask"] = _linked(file.mask, path.with_suffix(".mask"), copy=copy)
     sync_directory(path.parent)
     receipt = Receipt(
