@@ -141,6 +141,7 @@ def _in_characters(text: str, starts: list[int]) -> list[int]:
     return moved
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.data())
 def test_characters_as_bytes(text: str, data: st.DataObject) -> None:
     starts = data.draw(st.lists(st.integers(0, len(text))))

@@ -44,7 +44,14 @@ class _OpenShard:
 
     def __init__(self, path: Path, keep: Sequence[str], *, masks: bool) -> None:
         extensions = [*SHARD_FILES, *([MASK] if masks else []), *([KEPT] if keep else [])]
-        self.files = {name: DurableFile(path.with_name(f"{path.name}.{name}")) for name in extensions}
+        self.files: dict[str, DurableFile] = {}
+        try:
+            for name in extensions:
+                self.files[name] = DurableFile(path.with_name(f"{path.name}.{name}"))
+        except BaseException:
+            for file in self.files.values():
+                file.abort()
+            raise
         self._kept: KeptWriter | None = None
         if keep:
             from tokpress.store.kept import KeptWriter  # and with it all of Parquet
