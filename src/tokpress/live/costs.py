@@ -17,7 +17,7 @@ from tokpress.engines.base import Engine
 
 _WORTH = 4  # times what handing it over costs, a part must take to encode
 _PARTS_EACH = 4  # at most, for each worker: the later ones go to whoever is free
-_TRIES = 3
+_TRIES = 5
 _SAMPLES = 16
 _NOISE = 10  # a call for nothing may have been disturbed; at least a tenth of the whole is for the text
 _SAMPLE = """A pool that is made for every batch costs more than the batch. One that is made once costs nothing after that,

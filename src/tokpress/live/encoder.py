@@ -27,6 +27,7 @@ from tokpress.run.budget import usable_cores
 
 Use = Literal["auto", "threads", "processes"]
 _HANDOVER = {"threads": 50e-6, "processes": 200e-6}  # seconds, until it is measured
+_MOST = 4  # times that: more is a busy moment, and must not keep a pool from being used for ever
 
 
 class Encoder:
@@ -71,7 +72,7 @@ class Encoder:
                 nothing = pa.array([""], pa.large_string())
                 crew = home.crew
                 crew.encode([nothing])  # processes are there when they answer
-                handover = quickest(lambda: crew.encode([nothing] * 2)) / 2
+                handover = min(quickest(lambda: crew.encode([nothing] * 2)) / 2, _MOST * _HANDOVER[self.use])
                 self.costs = Costs(self.costs.call, self.costs.byte, handover)
             return home.crew
 
