@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from engines.fuzz import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def stream_of(docs: Docs) -> list[tuple[int, int]]:
     return [(doc, offset) for doc, length in enumerate(docs) for offset in range(length)]
 
 
+@unhurried
 @given(
     batches=st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=6),
     seq_len=st.integers(1, 12),
@@ -81,6 +83,7 @@ def test_equals_windows_over_all_tokens(batches: list[Docs], seq_len: int, overl
     assert window.rejects_read == len(batches) + 1  # the empty one does not count
 
 
+@unhurried
 @given(docs=st.lists(st.integers(0, 9), min_size=1, max_size=12), data=st.data())
 def test_goes_on_from_any_token(docs: Docs, data: st.DataObject) -> None:
     stream = stream_of(docs)

@@ -77,7 +77,7 @@ class ProcessCrew:
             asked = {self._members[number].pipe: number for number in busy}
             for pipe in wait(list(asked)):
                 number = asked[pipe]  # type: ignore[index]
-                part = busy.pop(number)
+                part = busy[number]
                 match self._members[number].answer():
                     case TokenBatch() as tokens:
                         done[part] = tokens
@@ -89,6 +89,7 @@ class ProcessCrew:
                         todo.appendleft(part)
                         if deaths[part] == _TRIES:
                             failure = _died_of(parts, part, ended)
+                del busy[number]  # not before: an interrupt may come at any moment
         if failure is not None:
             raise failure
         return [done[i] for i in range(len(parts))]

@@ -28,5 +28,8 @@ class SharedMemory:
         return self._map
 
     def close(self) -> None:
+        """Called again it does nothing: the number may be another file's by then."""
         self._map = None  # unmapped when the last array on it is gone
-        os.close(self.descriptor)
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
