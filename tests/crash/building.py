@@ -97,7 +97,9 @@ def kill_someone(process: subprocess.Popen[bytes], rng: random.Random) -> bool:
             os.kill(process.pid, signal.SIGKILL)
         else:
             children = [
-                child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())
+                child
+                for child in psutil.Process(process.pid).children()
+                if "tokpress.run.serve" in " ".join(child.cmdline())
             ]
             if not children:
                 return False

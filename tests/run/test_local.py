@@ -104,7 +104,7 @@ class TestRun:
         """Never a fork of a process that has threads."""
         with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
             workers.prepare()  # before its answer, the process may not have become another program yet
-            assert "spawn_main" in " ".join(processes(workers)[0].cmdline())
+            assert "tokpress.run.serve" in " ".join(processes(workers)[0].cmdline())
 
     def test_they_stay_where_they_are_pinned(self, begun: tuple[Job, Plan]) -> None:
         cpu = max(os.sched_getaffinity(0))
@@ -122,6 +122,19 @@ class TestRun:
             assert [process.is_running() for process in started] == [True, False, False]
             list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
         assert shard_files(job.directory) == expected
+
+    def test_a_script_needs_no_main_guard(self, source: Path, tmp_path: Path) -> None:
+        """And what it does is done once: it is not imported again by the workers."""
+        script = tmp_path / "script.py"
+        script.write_text(
+            "import sys, tokpress\n"
+            "print('once', flush=True)\n"
+            "store = tokpress.build(sys.argv[1], tokenizer='bytes', out=sys.argv[2], workers=2, max_rejects='100%')\n"
+            "print(store.num_docs, store.manifest.run['workers'])\n"
+        )
+        command = [sys.executable, str(script), str(source), str(tmp_path / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert (done.returncode, done.stderr, done.stdout.split()[:2]) == (0, "", ["once", "300"])
 
 
 class TestProof:
@@ -171,7 +184,7 @@ class TestDeath:
         with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
             for number in (0, 1):
                 kill(workers, number)
-                workers.workers[number].process.join(30)
+                workers.workers[number].process.wait(30)
             run_all(workers, begun)
         assert shard_files(begun[0].directory) == expected
 
@@ -326,7 +339,7 @@ class TestCommand:
         while not list((out / "shards").glob("*.json")) and process.poll() is None:
             os.sched_yield()
         family = psutil.Process(process.pid).children(recursive=True)
-        assert sum("spawn_main" in " ".join(child.cmdline()) for child in family) == 2
+        assert sum("tokpress.run.serve" in " ".join(child.cmdline()) for child in family) == 2
         process.send_signal(send)
         _, said = process.communicate(timeout=30)
         _, alive = psutil.wait_procs(family, timeout=30)

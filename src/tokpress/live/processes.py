@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import weakref
 from collections import Counter, deque
@@ -27,6 +26,7 @@ from tokpress.batches import TokenBatch
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import TokenizerError, TokpressError, WorkerDied
+from tokpress.interpreter import start_python
 from tokpress.live.shared import SharedMemory
 from tokpress.live.wire import (
     Encoded,
@@ -114,14 +114,7 @@ class _Member:
         self.request, self.reply = SharedMemory(), SharedMemory()
         self.pipe, theirs = Pipe()
         shared = (theirs.fileno(), self.request.descriptor, self.reply.descriptor)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tokpress.live.worker", *map(str, (*shared, os.getpid()))],
-            pass_fds=shared,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
-        )
+        self.process = start_python("tokpress.live.worker", *shared, os.getpid(), descriptors=shared, new_session=True)
         theirs.close()  # so that a dead process's pipe ends
         self.say(put_tokenizer(self.reply, files, config))
 

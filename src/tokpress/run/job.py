@@ -46,6 +46,14 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """The first thing a worker is told."""
+
+    job: Job
+    cpus: set[int] | None  # to run on; None: any
+
+
+@dataclass(frozen=True, slots=True)
 class Prepare:
     """The order to prove the engine on a part of the sample. With each attempt that kills a worker the sample gets smaller:
     a document in it may be what kills."""

@@ -2,7 +2,10 @@
 
 In: a job and its tasks. Out: what the workers say. Each worker is a fresh interpreter (never a fork of a process with
 threads), holds its own tokenizer, writes its own shards, and says over a pipe of its own what it is about to do and what it
-has done. One that dies or falls silent is replaced, and `Quarantine` says how its unit is tried again.
+has done (`serve`). One that dies or falls silent is replaced, and `Quarantine` says how its unit is tried again.
+
+They are started by `subprocess`, not by `multiprocessing`, whose processes would import the caller's script again: a script
+that calls `tokpress.build` needs no `if __name__ == "__main__"`.
 
 Not a pool library, because a task is a quarter of a gigabyte of documents: what has to be watched is the batch, or the one
 document, that a worker is busy with.
@@ -10,24 +13,22 @@ document, that a worker is busy with.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
-import sys
+import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from time import monotonic
 from types import TracebackType
 
 import psutil
 
 from tokpress.errors import NotEnoughMemory, TokpressError
+from tokpress.interpreter import start_python
 from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import (
     Advanced,
@@ -42,12 +43,12 @@ from tokpress.run.job import (
     Prepared,
     Settings,
     Settle,
+    Start,
     Task,
     WorkerView,
 )
 from tokpress.run.output import continued, unit_receipts
 from tokpress.run.quarantine import CRASHED, HUNG, OUT_OF_MEMORY, Quarantine
-from tokpress.store.durable import SyncFailed
 from tokpress.store.manifest import Receipt
 
 _POLL_SECONDS = 0.05
@@ -59,7 +60,6 @@ _PREPARE_TRIES = 3
 _MOST_PROVERS = 8  # more would spend their time finding their part of the sample
 _PREPARE_SECONDS = 60.0  # to load a tokenizer and to compare engines, beside what one document may take
 _VIEW_SECONDS = 0.5
-SYNC_FAILED = 74  # exit code of a worker whose disk refused to sync
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class WorkerProcess:
     """One worker as its coordinator sees it."""
 
     number: int
-    process: BaseProcess
+    process: subprocess.Popen[bytes]
     pipe: Connection
     task: Task | None = None
     closing: list[Task] = field(default_factory=list)  # read to their end, but their shards may not exist yet
@@ -90,7 +90,6 @@ class LocalWorkers:
         self._job = job
         self._doc_timeout = doc_timeout
         self._pin = pin
-        self._spawn = multiprocessing.get_context("spawn")
         self._settings: Settings | None = None
         self._quarantine = Quarantine()
         self.workers = [self._start(number) for number in range(count)]
@@ -120,7 +119,7 @@ class LocalWorkers:
             worker = self.workers[number]
             if attempt:
                 _send(worker, Prepare(part, attempt))
-            heard = wait([worker.pipe, worker.process.sentinel], _PREPARE_SECONDS + self._doc_timeout)
+            heard = wait([worker.pipe], _PREPARE_SECONDS + self._doc_timeout)
             for message in _messages(worker):
                 if isinstance(message, Failed):
                     raise message.error
@@ -158,10 +157,9 @@ class LocalWorkers:
                 if worker.task is None:
                     self._assign(worker, waiting)
             busy = [worker for worker in self.workers if worker.is_busy]
-            handles = [handle for worker in busy for handle in (worker.pipe, worker.process.sentinel)]
-            wait(handles, _POLL_SECONDS)
+            wait([worker.pipe for worker in busy], _POLL_SECONDS)  # that of a dead one ends
             for worker in busy:
-                alive = worker.process.is_alive()  # asked first: whatever a dead one said last is then in its pipe
+                alive = worker.process.poll() is None  # asked first: whatever a dead one said last is then in its pipe
                 for message in _messages(worker):
                     worker.heard = monotonic()
                     match message:
@@ -214,15 +212,14 @@ class LocalWorkers:
             )
 
     def _start(self, number: int) -> WorkerProcess:
-        ours, theirs = self._spawn.Pipe()
-        cpus = self._pin[number % len(self._pin)] if self._pin else None
-        process = self._spawn.Process(
-            target=_serve, args=(theirs, self._job, cpus), daemon=True, name=f"worker-{number}"
-        )
+        ours, theirs = Pipe()
         with _interrupts_ignored():  # which the process inherits: Ctrl-C is for the coordinator alone
-            process.start()
+            process = start_python("tokpress.run.serve", theirs.fileno(), descriptors=[theirs.fileno()])
         theirs.close()  # so that a dead worker's pipe ends
-        return WorkerProcess(number, process, ours)
+        cpus = self._pin[number % len(self._pin)] if self._pin else None
+        worker = WorkerProcess(number, process, ours)
+        _send(worker, Start(self._job, cpus))
+        return worker
 
     def _assign(self, worker: WorkerProcess, waiting: deque[Task]) -> None:
         if waiting:
@@ -281,7 +278,8 @@ class LocalWorkers:
             worker.process.terminate()
         until = monotonic() + _STOP_SECONDS
         for worker in self.workers:
-            worker.process.join(max(until - monotonic(), 0))
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(max(until - monotonic(), 0))
             _kill(worker)
 
 
@@ -337,60 +335,10 @@ def _send(worker: WorkerProcess, what: object) -> None:
 
 def _kill(worker: WorkerProcess) -> None:
     worker.process.kill()
-    worker.process.join()
+    worker.process.wait()
     worker.pipe.close()
 
 
-def _how_it_ended(process: BaseProcess) -> str:
-    process.join()
-    code = process.exitcode or 0
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    code = process.wait()
     return f"{CRASHED}: {signal.Signals(-code).name}" if code < 0 else f"{CRASHED}: exit code {code}"
-
-
-def _serve(pipe: Connection, job: Job, cpus: set[int] | None) -> None:
-    """A worker's whole life: load, then one task after the other until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the coordinator decides
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    sys.unraisablehook = _end_if_told
-    if cpus:
-        os.sched_setaffinity(0, cpus)
-    from tokpress.run.worker import Worker
-
-    try:
-        worker = Worker(job)
-        for order in _orders(pipe):
-            match order:
-                case Prepare(part, attempt):
-                    pipe.send(worker.prepare(part, attempt))
-                case Preload():
-                    worker.preload()
-                case Settings() as settings:
-                    worker.configure(settings)
-                case Task() as task:
-                    worker.run(task, pipe.send)
-                    pipe.send(Encoded(task.unit))
-                case Settle():
-                    worker.settle(pipe.send)
-    except BrokenPipeError:
-        return  # the coordinator is gone
-    except SyncFailed:
-        sys.exit(SYNC_FAILED)  # what was not written is written again, by a fresh worker
-    except (TokpressError, OSError) as error:
-        pipe.send(Failed(error))
-
-
-def _end_if_told(unraisable: sys.UnraisableHookArgs) -> None:
-    """The signal to end may come while Python runs code from which nothing can be raised."""
-    if isinstance(unraisable.exc_value, SystemExit):
-        os._exit(0)
-    sys.__unraisablehook__(unraisable)
-
-
-def _orders(pipe: Connection) -> Iterator[object]:
-    """What the coordinator asks for, until it is gone."""
-    while True:
-        try:
-            order = pipe.recv()
-        except EOFError:
-            return
-        yield order

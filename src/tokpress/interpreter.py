@@ -1,0 +1,25 @@
+"""Another Python interpreter that runs one of our modules.
+
+In: a module, its arguments, and the descriptors that it inherits. Out: the process. It finds packages where this one does,
+and nowhere else, and knows nothing of the script that is running here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+
+def start_python(
+    module: str, *arguments: int, descriptors: Sequence[int], new_session: bool = False
+) -> subprocess.Popen[bytes]:
+    """Its output and errors are this process's; it has no input."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *map(str, arguments)],
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        start_new_session=new_session,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
+    )
