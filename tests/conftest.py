@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import tokpress
+
+settings.register_profile("tokpress", deadline=None)  # no test is about how long something takes
+settings.load_profile("tokpress")
 
 HARD_TEXTS = [
     "",
