@@ -152,7 +152,7 @@ class TestUnchanged:
     """The script is the one that it was."""
 
     def environment(self, directory: Path, **more: str) -> dict[str, str]:
-        path = os.pathsep.join([str(INSIDE), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join(filter(None, [str(INSIDE), os.environ.get("PYTHONPATH")]))
         return os.environ | {"PYTHONPATH": path, "TOKPRESS_WATCH": str(directory)} | more
 
     def test_its_path_and_modules(self, tmp_path: Path) -> None:
