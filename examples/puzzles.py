@@ -1,6 +1,6 @@
 """Puzzles from records to a trained model: generate, build, export, train, and check what the model learned.
 
-    python examples/puzzles.py                  100,000 puzzles; about half a minute
+    python examples/puzzles.py                  100,000 puzzles; 15 seconds
     python examples/puzzles.py --records 20000 --steps 150
 
 A puzzle is six digits, its answer the same digits in reverse: {"puzzle": "483920=", "answer": "029384"}. Only the answer is
