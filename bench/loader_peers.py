@@ -78,11 +78,9 @@ def read_mosaicml(out: str, seq_len: int) -> Any:  # noqa: ARG001 - the samples 
 
 
 def stacked(samples: list[dict[str, Any]]) -> Any:
-    """32-bit ids, as LitData gives them: to widen them is no part of this."""
     import torch
 
-    ids = np.stack([sample["tokens"] for sample in samples])
-    return torch.from_numpy(ids.view(np.int32) if ids.itemsize == 4 else ids.astype(np.int32))
+    return torch.from_numpy(np.stack([sample["tokens"] for sample in samples]).astype(np.int64))
 
 
 def measure(loader: Any, seq_len: int, seconds: float) -> float:
