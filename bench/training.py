@@ -15,14 +15,16 @@ import argparse
 import json
 import statistics
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter, sleep
 
 import corpus
 import measure
+import numpy as np
 import pyarrow as pa
+import sentencepiece
 
 from tokpress import ParallelTokenizer
 from tokpress.config import TokenizerConfig
@@ -59,57 +61,58 @@ def seconds(action: Callable[[], object], least: float = 0.2) -> float:
     return passed / calls
 
 
+def arrays(rows: Iterable[list[int]]) -> list[object]:
+    """What a model is given, and what `ParallelTokenizer` returns."""
+    return [np.array(row) for row in rows]
+
+
 def parallel(rounds: int) -> None:
-    """8 samples of 2,000 tokens, with a pool of two against a loop over the samples."""
+    """8 samples of 2,000 tokens: a pool of two against what a loop does, a call and an array for each sample."""
     texts = samples(BATCH)
-    engine = reference_engine(load_files(TokenizerConfig(spec=str(mistral()))), "text")
-    arrow = pa.array(texts, pa.large_string())
-    tokens = len(engine.encode(arrow).ids) // BATCH
-    found: dict[str, list[float]] = {"one by one": [], "batch": [], "threads": [], "processes": []}
+    model = sentencepiece.SentencePieceProcessor(model_file=str(mistral()))
+    tokens = sum(map(len, model.encode(texts))) // BATCH
     with (
         ParallelTokenizer(mistral(), workers=2, use="threads") as threads,
         ParallelTokenizer(mistral(), workers=2, use="processes") as processes,
     ):
         ways: dict[str, Callable[[], object]] = {
-            "one by one": lambda: [engine.encode(arrow[i : i + 1]) for i in range(BATCH)],
-            "batch": lambda: engine.encode(arrow),
-            "threads": lambda: threads(texts),
-            "processes": lambda: processes(texts),
+            "one by one: `[np.array(model.encode(text)) for text in texts]`": lambda: arrays(map(model.encode, texts)),
+            "in a batch: `model.encode(texts, num_threads=1)`": lambda: arrays(model.encode(texts, num_threads=1)),
+            "the library's threads: `num_threads=2`": lambda: arrays(model.encode(texts, num_threads=2)),
+            "`ParallelTokenizer(workers=2)`, threads": lambda: threads(texts),
+            "`ParallelTokenizer(workers=2)`, processes": lambda: processes(texts),
         }
+        found: dict[str, list[float]] = {name: [] for name in ways}
         for way in ways.values():
             way()
-        for _ in range(rounds):
+        for _ in range(3 * rounds):
             for name, way in ways.items():
-                found[name].append(seconds(way))
+                found[name].append(seconds(way, 0.1))
+    one_by_one = next(iter(found.values()))
     print(f"| {BATCH} samples of {tokens:,} tokens, SentencePiece | ms | ms a sample | against one by one |")
     print("|---|---|---|---|")
     for name, took in found.items():
-        ratio = statistics.median(loop / mine for loop, mine in zip(found["one by one"], took, strict=True))
+        ratio = statistics.median(loop / mine for loop, mine in zip(one_by_one, took, strict=True))
         ms = statistics.median(took) * 1e3
-        label = name if name in ("one by one", "batch") else f"ParallelTokenizer(workers=2), {name}"
-        print(f"| {label} | {ms:.1f} | {ms / BATCH:.2f} | {ratio:.2f} |", flush=True)
+        print(f"| {name} | {ms:.1f} | {ms / BATCH:.2f} | {ratio:.2f} |", flush=True)
     print()
 
 
 def small(rounds: int) -> None:
-    """Batches around the size from which on the pool is used."""
-    engine = reference_engine(load_files(TokenizerConfig(spec=str(mistral()))), "text")
-    with ParallelTokenizer(mistral(), workers=2) as pool:
+    """Batches around the size from which on the pool is used, against the same call without a pool."""
+    with ParallelTokenizer(mistral(), workers=1) as plain, ParallelTokenizer(mistral(), workers=2) as pool:
         pool(samples(BATCH))
-        print(
-            f"| two texts; the pool is used from {pool.crossover_bytes:,} bytes on | plain ms | pool ms | plain / pool |"
-        )
+        print(f"| two texts; shared from {pool.crossover_bytes:,} bytes on | one worker, ms | two, ms | one / two |")
         print("|---|---|---|---|")
         for size in (20, 100, 500, 1000, 2000, 4000, 8000, 16000):
             texts = samples(2, size)
-            arrow = pa.array(texts, pa.large_string())
             pairs = [
-                (seconds(lambda: engine.encode(arrow), 0.05), seconds(lambda: pool._encoder.encode(arrow), 0.05))  # noqa: B023
+                (seconds(lambda: plain(texts), 0.05), seconds(lambda: pool(texts), 0.05))  # noqa: B023
                 for _ in range(rounds)
             ]
-            plain, mine = (statistics.median(pair[i] for pair in pairs) * 1e3 for i in range(2))
+            one, two = (statistics.median(pair[i] for pair in pairs) * 1e3 for i in range(2))
             ratio = statistics.median(pair[0] / pair[1] for pair in pairs)
-            print(f"| of {size:,} bytes | {plain:.3f} | {mine:.3f} | {ratio:.2f} |", flush=True)
+            print(f"| of {size:,} characters | {one:.3f} | {two:.3f} | {ratio:.2f} |", flush=True)
     print()
 
 

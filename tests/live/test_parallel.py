@@ -300,6 +300,13 @@ import os, sys, time
 import psutil
 from tokpress import ParallelTokenizer
 from tokpress.live.costs import Costs
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != "zombie"
+    except psutil.NoSuchProcess:
+        return False
+
 tokenizer = ParallelTokenizer(sys.argv[1], workers=2, use="processes")
 tokenizer._encoder.costs = Costs(call=0.0, byte=1.0, handover=1e-4)
 tokenizer(["a", "b", "c"])
@@ -315,7 +322,7 @@ elif how == "kill":
 elif how == "fork-then-kill":
     if os.fork():
         os.kill(os.getpid(), 9)
-    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids):
+    while any(is_alive(pid) for pid in pids):
         time.sleep(0.1)  # still has its parent's end of the pipes
 """
 

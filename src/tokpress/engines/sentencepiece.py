@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import sentencepiece
 
-from tokpress.batches import Ids, TokenBatch, text_bytes
+from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import (
     Engine,
@@ -29,7 +29,7 @@ from tokpress.errors import TokenizerError
 
 _SPACE = "\u2581"  # how a piece writes a space
 _SINCE_0_2_2 = hasattr(sentencepiece, "ThreadPool")  # before, a call holds the interpreter's lock to its end
-_LONG_BYTES, _FEW = 1000, 8  # documents of so many bytes on average, or so few: then a call for each is the faster way
+_FEW = 64  # documents: then a call for each is the faster way, as a call for a batch starts a thread, if only one
 
 
 class SentencePieceEngine(Engine):
@@ -65,10 +65,11 @@ class SentencePieceEngine(Engine):
         documents = text.to_pylist()
         if self._control is not None:
             return from_lists(parse_literals(self._encode, documents, self._control))
-        if _SINCE_0_2_2 and threads == 1 and (len(text) < _FEW or text_bytes(text) > _LONG_BYTES * len(text)):
-            # A call for a batch starts a thread, with cold memory, even if it is to use one only.
+        if not _SINCE_0_2_2:
+            return from_lists(self._encode(documents, threads))
+        if threads == 1 and len(documents) < _FEW:
             return from_arrays([self._model.encode(document, return_type="numpy") for document in documents])
-        return from_lists(self._encode(documents, threads))
+        return from_arrays(self._model.encode(documents, num_threads=threads, return_type="numpy"))
 
     def _encode(self, documents: list[str], threads: int = 1) -> list[list[int]]:
         ids: list[list[int]] = self._model.encode(documents, num_threads=threads) if documents else []

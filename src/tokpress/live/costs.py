@@ -1,18 +1,20 @@
 """When handing text to workers pays.
 
 In: what a call of the engine costs, what a byte costs, what handing a part over costs: all measured here, on this machine.
-Out: into how many parts a batch is cut. One part is a plain call: a small batch is never slower for having a pool.
+Out: into how many parts a batch is cut, and where. One part is a plain call: a small batch is not slower for having a pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import text_bytes
+from tokpress.batches import Int64s, text_bytes
 from tokpress.engines.base import Engine
 
 _WORTH = 4  # times what handing it over costs, a part must take to encode
@@ -46,6 +48,13 @@ class Costs:
     def crossover_bytes(self) -> int:
         """From this size on a batch is cut into parts."""
         return int(2 * _WORTH * (self.call + self.handover) / self.byte) + 1
+
+
+def bounds_of(parts: int, starts: Int64s) -> Iterable[tuple[int, int]]:
+    """Of at most so many parts of about as many bytes each: a text goes to the part that its middle lies in."""
+    middles = starts[:-1] + starts[1:] - 2 * starts[0]  # twice as far from the start, so that they are whole numbers
+    cuts = np.arange(1, parts) * 2 * (starts[-1] - starts[0]) // parts
+    return pairwise(sorted({0, len(middles), *middles.searchsorted(cuts).tolist()}))
 
 
 def measure_costs(engine: Engine, handover: float) -> Costs:

@@ -11,7 +11,6 @@ import os
 import threading
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 
 from tokpress.batches import TokenBatch, string_buffers
@@ -19,7 +18,7 @@ from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens
 from tokpress.errors import UsageError
 from tokpress.live.base import Crew
-from tokpress.live.costs import Costs, measure_costs, quickest
+from tokpress.live.costs import Costs, bounds_of, measure_costs, quickest
 from tokpress.live.processes import ProcessCrew
 from tokpress.live.proof import ProvedEngine
 from tokpress.live.threads import ThreadCrew
@@ -55,10 +54,7 @@ class Encoder:
         parts = self.costs.parts(int(starts[-1] - starts[0]), len(text), self.workers)
         if parts == 1 and not (beside and self.use == "processes" and len(text)):
             return self.engine.encode(text)
-        targets = starts[0] + (starts[-1] - starts[0]) * np.arange(parts + 1) // parts
-        bounds = np.unique([*np.searchsorted(starts, targets[:-1]), len(text)])
-        pieces = [text[first:last] for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
-        return concat_tokens(self._crew().encode(pieces))
+        return concat_tokens(self._crew().encode([text[first:last] for first, last in bounds_of(parts, starts)]))
 
     def _crew(self) -> Crew:
         home = self._home

@@ -8,7 +8,7 @@ fork, and a call in the child would wait for them for ever.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -34,7 +34,8 @@ class ThreadCrew:
         try:
             work()
         finally:
-            wait(helpers)
+            for helper in helpers:
+                helper.exception()  # waits for it
         for helper in helpers:
             helper.result()
         return [done[i] for i in range(len(parts))]
