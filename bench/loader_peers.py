@@ -80,7 +80,7 @@ def read_mosaicml(out: str, seq_len: int) -> Any:  # noqa: ARG001 - the samples 
 def stacked(samples: list[dict[str, Any]]) -> Any:
     import torch
 
-    return torch.from_numpy(np.stack([sample["tokens"] for sample in samples]).astype(np.int64))
+    return torch.from_numpy(np.stack([sample["tokens"] for sample in samples]))  # as stored
 
 
 def measure(loader: Any, seq_len: int, seconds: float) -> float:

@@ -139,7 +139,8 @@ class TestGlobalOrder:
     def test_how_many_batches_are_made_at_once(
         self, sources: Sources, expected: Rows, most: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(loader_module, "_BUNDLE_TOKENS", most * 4 * SEQ_LEN)
+        size = most * 4 * SEQ_LEN * next(iter(sources.values())).layout.token_bytes
+        monkeypatch.setattr(loader_module, "_BUNDLE_BYTES", size)
         assert Ranks(sources, 1, 4, **MIX).take(SAMPLES // 4) == expected
 
     def test_rank_r_takes_the_r_th_part_of_each_step(self, sources: Sources, expected: Rows) -> None:

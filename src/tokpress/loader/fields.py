@@ -18,6 +18,7 @@ from tokpress.errors import UsageError
 from tokpress.loader.stream import Segments
 
 FIELDS = ("input_ids", "labels", "position_ids", "cu_seqlens", "doc_ids", "loss_mask")
+_TOKEN_BYTES = {"position_ids": 8, "cu_seqlens": 4, "doc_ids": 8, "loss_mask": 1}  # at most; the others hold ids
 
 Array = npt.NDArray[Any]
 Allocate = Callable[[str, tuple[int, ...], np.dtype[Any]], Array]  # memory for the field of this name
@@ -35,6 +36,11 @@ class Layout:
     ignore_index: int
     max_docs: int  # in a row; cu_seqlens has room for as many, its padding counted as one
     dtype: np.dtype[Any]  # of input_ids and labels
+
+    @property
+    def token_bytes(self) -> int:
+        """What a token takes in all fields together."""
+        return sum(_TOKEN_BYTES.get(name, self.dtype.itemsize) for name in self.fields)
 
     @property
     def needs_segments(self) -> bool:

@@ -37,7 +37,7 @@ from tokpress.loader.steps import Sharing, StepHistory
 
 SINGLE = "data"  # the name of a source that needs none
 _BLOCK_BYTES = 2**20  # of tokens, with shuffle="blocks"
-_BUNDLE_TOKENS = 2**19  # small batches are made several at a time, up to so many tokens
+_BUNDLE_BYTES = 2**23  # small batches are made several at a time, up to so much memory
 
 
 class Loader:
@@ -77,7 +77,7 @@ class Loader:
         self._threads, self._prefetch = threads, max(prefetch, threads)
         first = next(iter(self._sources.values()))
         self._as_tensors = first.as_tensors
-        self._bundle_steps = max(_BUNDLE_TOKENS // (batch_size * first.seq_len), 1)
+        self._bundle_steps = max(_BUNDLE_BYTES // (batch_size * first.seq_len * first.layout.token_bytes), 1)
         sizes = {name: len(source) for name, source in self._sources.items()}
         mixture = Mixture(
             sizes,
