@@ -92,10 +92,20 @@ def llama3_ranks() -> Path:
 
 def llama3() -> Path:
     """A directory with Llama 3's tokenizer in Hugging Face's form."""
-    directory = DATA / "llama3"
+    reserved = {f"<|reserved_special_token_{i}|>": 128_002 + i for i in range(254)}
+    return _tokenizer("llama3", llama3_ranks().read_bytes(), _SPECIAL_TOKENS | reserved)
+
+
+def llama3_50k() -> Path:
+    """The same with the first 50,000 tokens only, which is a tokenizer, too: one whose ids have 16 bits, as GPT-2's have."""
+    ranks = b"".join(llama3_ranks().read_bytes().splitlines(keepends=True)[:50_000])
+    return _tokenizer("llama3-50k", ranks, {"<|begin_of_text|>": 50_000, "<|end_of_text|>": 50_001})
+
+
+def _tokenizer(name: str, ranks: bytes, special_tokens: dict[str, int]) -> Path:
+    directory = DATA / name
     if not (directory / "tokenizer_config.json").is_file():
-        reserved = {f"<|reserved_special_token_{i}|>": 128_002 + i for i in range(254)}
-        files = rank_files(llama3_ranks().read_bytes(), PATTERNS["llama3"], _SPECIAL_TOKENS | reserved)
+        files = rank_files(ranks, PATTERNS["llama3"], special_tokens)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_bytes(as_tokenizer_json(files))
         names = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}

@@ -1,12 +1,12 @@
 """How fast batches come: tokpress.Loader against a bare NumPy gather, LitData and MosaicML Streaming, on the same tokens.
 
-    python bench/loader.py            about 10 minutes, prints Markdown
+    python bench/loader.py            about 20 minutes, prints Markdown
     python bench/loader.py --quick    fewer tokens and rounds, to see that it works
 
 Shuffled batches of 16 sequences, one process, every contender a process of its own, one after the other and several times
 over; ratios are medians over rounds. The bare gather is what NumPy can do at most: rows of a memory map, in random order,
-nothing else. Then a store of 10^12 tokens (sparse files): time to the first batch, and to the next one after resuming in
-the middle.
+nothing else. All deliver ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. Then a store of
+10^12 tokens (sparse files): time to the first batch, and to the next one after resuming in the middle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -125,55 +125,54 @@ def peer(*arguments: object) -> dict[str, float]:
     return json.loads(lines[-1]) if lines else {}
 
 
-def store_of(size: int) -> tokpress.Store:
-    """The corpus with Llama 3's tokenizer, in one shard: the bare gather needs all tokens in one map."""
-    source, out = corpus.jsonl_of(size), corpus.DATA / f"loader-{size // 10**6}MB"
+def store_of(size: int, tokenizer: Path) -> tokpress.Store:
+    """The corpus in one shard: the bare gather needs all tokens in one map."""
+    source, out = corpus.jsonl_of(size), corpus.DATA / f"loader-{tokenizer.name}-{size // 10**6}MB"
     return tokpress.build(
-        source, tokenizer=corpus.llama3(), out=out, workers=1, unit_size="1TB", shard_size="1TB", max_rejects="100%"
+        source, tokenizer=tokenizer, out=out, workers=1, unit_size="1TB", shard_size="1TB", max_rejects="100%"
     )
 
 
-def compare(store: tokpress.Store, seq_len: int, rounds: int, seconds: float) -> None:
+def compare(store: tokpress.Store, seq_len: int, rounds: int, seconds: float, ours: Sequence[tuple[str, str]]) -> None:
+    """`ours`: contenders, and the dtype they are to deliver."""
     tokens = store.path / "shards" / f"{store.manifest.splits['train'].shards[0].name}.bin"
     peers = {name: corpus.DATA / f"loader-{name}" for name in ("litdata", "mosaicml")}
     for name, out in peers.items():
         peer("write", name, tokens, store.manifest.dtype, seq_len, out)
     found: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
-        for dtype in ("stored", "int64"):
-            for name in ("gather", "tokpress"):
-                found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
-        for name, dtype in (("two-threads", "stored"), ("all-fields", "int64")):
-            found.setdefault(name, []).append(contend(name, store.path, seq_len, seconds, dtype))
+        for name, dtype in ours:
+            found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
         for name, out in peers.items():
             found.setdefault(name, []).append(peer("read", name, out, seq_len, seconds))
     for out in peers.values():
         shutil.rmtree(out)
+    stored = store.manifest.dtype
     names = {
-        "tokpress, stored": f"tokpress.Loader, {store.manifest.dtype} as stored",
-        "gather, stored": "bare NumPy gather from a memory map",
+        "tokpress, stored": f"tokpress.Loader, {stored} as stored",
+        "two-threads, stored": f"tokpress.Loader(threads=2), {stored} as stored",
+        "gather, stored": f"bare NumPy gather from a memory map, {stored}",
         "tokpress, int64": "tokpress.Loader, int64",
         "gather, int64": "bare NumPy gather, then astype(int64)",
-        "two-threads": "tokpress.Loader(threads=2), as stored",
-        "all-fields": "tokpress.Loader, all six fields, tensors",
-        "litdata": "LitData TokensLoader, int32",
-        "mosaicml": f"MosaicML StreamingDataset, {store.manifest.dtype}",
+        "all-fields, int64": "tokpress.Loader, all six fields, tensors",
+        "litdata": f"LitData TokensLoader, {'uint16' if stored == 'uint16' else 'int32'}",
+        "mosaicml": f"MosaicML StreamingDataset, {stored}",
     }
     print(f"| seq_len {seq_len:,}, batch {BATCH}, shuffled | M tokens/s | own memory | grew by |\n|---|---|---|---|")
-    for key, name in names.items():
+    for key in (key for key in names if key in found):
         runs = sorted(found[key], key=lambda run: run["tokens_per_s"])
         run = runs[len(runs) // 2]
         own = f"{run['memory'] / 1e6:,.0f} MB | {run['growth'] / 1e6:,.1f} MB" if "memory" in run else "|"
-        print(f"| {name} | {run['tokens_per_s'] / 1e6:,.1f} | {own} |")
+        print(f"| {names[key]} | {run['tokens_per_s'] / 1e6:,.1f} | {own} |")
     pairs = [
         ("tokpress, stored", "gather, stored"),
         ("tokpress, int64", "gather, int64"),
-        *((ours, theirs) for theirs in peers for ours in ("tokpress, stored", "two-threads")),
+        *((mine, theirs) for theirs in peers for mine in ("tokpress, stored", "two-threads, stored")),
     ]
-    for ours, theirs in pairs:
-        both = zip(found[ours], found[theirs], strict=True)
-        ratio = statistics.median(our["tokens_per_s"] / their["tokens_per_s"] for our, their in both)
-        print(f"\n{names[ours]} / {names[theirs]}: {ratio:.2f} (median of {rounds})", flush=True)
+    for mine, theirs in (pair for pair in pairs if pair[0] in found):
+        both = zip(found[mine], found[theirs], strict=True)
+        ratio = statistics.median(my["tokens_per_s"] / their["tokens_per_s"] for my, their in both)
+        print(f"\n{names[mine]} / {names[theirs]}: {ratio:.2f} (median of {rounds})", flush=True)
     print()
 
 
@@ -274,10 +273,14 @@ def main() -> None:
             print(json.dumps(CONTENDERS[name](store, int(rest[0]), float(rest[1]), rest[2])))
         return
     rounds, seconds, size = (1, 1.0, 20 * 10**6) if args.quick else (args.rounds, 5.0, 400 * 10**6)
-    store = store_of(size)
-    print(f"{measure.machine()}; {store.num_tokens:,} tokens, {store.manifest.dtype}\n", flush=True)
-    for seq_len in (2048, 8192):
-        compare(store, seq_len, rounds, seconds)
+    print(f"{measure.machine()}\n", flush=True)
+    stored = [("gather", "stored"), ("tokpress", "stored"), ("two-threads", "stored")]
+    widened = [("gather", "int64"), ("tokpress", "int64"), ("all-fields", "int64")]
+    for tokenizer, ours in ((corpus.llama3_50k(), stored), (corpus.llama3(), [*stored, *widened])):
+        store = store_of(size, tokenizer)
+        print(f"{store.num_tokens:,} tokens of {tokenizer.name}, {store.manifest.dtype}\n", flush=True)
+        for seq_len in (2048, 8192):
+            compare(store, seq_len, rounds, seconds, ours)
     steady(store, 12 * seconds)
     huge(rounds)
 

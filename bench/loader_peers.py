@@ -27,8 +27,9 @@ def litdata_inputs(source: tuple[str, str]) -> Iterator[Any]:
     import torch
 
     ids = np.memmap(source[0], source[1], "r")
+    narrowest = np.uint16 if ids.itemsize == 2 else np.int32  # that it has a code for
     for start in range(0, len(ids), 1_000_000):
-        yield torch.from_numpy(ids[start : start + 1_000_000].astype(np.int32))
+        yield torch.from_numpy(ids[start : start + 1_000_000].astype(narrowest))
 
 
 def write_litdata(tokens: str, dtype: str, seq_len: int, out: str) -> None:

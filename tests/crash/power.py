@@ -103,6 +103,11 @@ class Disk:
             self._names.pop(path, None)
             self.changes.append(Change("unlink", path))
 
+    def rmdir(self, path: Path) -> None:
+        with self._lock:
+            path.rmdir()
+            self.changes.append(Change("unlink", path))
+
     def mkdir(self, path: Path) -> None:
         with self._lock:
             path.mkdir()

@@ -12,7 +12,6 @@ reader can meet half an export. A run that died is continued by the same command
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tokpress.engines.base import TokenizerInfo
 from tokpress.errors import StoreError, UsageError
 from tokpress.formats.base import ExportOptions, Written
 from tokpress.run.output import differences
-from tokpress.store.durable import make_directory, move_directory, remove, sync_directory, write_file
+from tokpress.store.durable import make_directory, move_directory, remove, remove_tree, sync_directory, write_file
 from tokpress.store.manifest import PLAN, Count, Record, encode, read_record
 
 METADATA = "metadata.json"
@@ -97,7 +96,7 @@ class Target:
             _check_same(self.work, "an unfinished", old, plan)
         if old != plan:  # receipts go before what they speak for, and the plan is replaced in one step
             for name in (_PARTS, _FILES):
-                shutil.rmtree(self.work / name, ignore_errors=True)
+                remove_tree(self.work / name)
             sync_directory(self.work)
             write_file(self.work / PLAN, encode(plan))
         for name in (_PARTS, _FILES):
@@ -125,17 +124,19 @@ class Target:
             write_file(self.files / name, data)
         write_file(self.files / METADATA, encode(metadata))
         if self.out.exists() and any(self.out.iterdir()):
-            shutil.rmtree(self._old, ignore_errors=True)
+            remove_tree(self._old)
             move_directory(self.out, self._old)
         move_directory(self.files, self.out)
         sync_directory(self.out.parent)
         sync_directory(self.work)
 
     def tidy(self, plan: ExportPlan) -> None:
-        """Removes what the run of a finished export leaves; also if it died before it could."""
+        """Removes what the run of a finished export leaves; also if it died before it could. The plan, which says that all
+        this may be removed, goes last."""
         if _read(self.work / PLAN, ExportPlan) == plan:
             for name in (_PARTS, _FILES, _OLD):
-                shutil.rmtree(self.work / name, ignore_errors=True)
+                remove_tree(self.work / name)
+            sync_directory(self.work)
             remove(self.work / PLAN)
 
     def clean(self) -> None:

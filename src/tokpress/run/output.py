@@ -6,7 +6,6 @@ where its unit goes on; what has no receipt does not count. A store of another p
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +18,7 @@ from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import StoreError, UsageError
 from tokpress.run.job import Task
 from tokpress.sources.base import STDIN
-from tokpress.store.durable import TEMPORARY_SUFFIX, make_directory, remove, sync_directory, write_file
+from tokpress.store.durable import TEMPORARY_SUFFIX, make_directory, remove, remove_tree, sync_directory, write_file
 from tokpress.store.lock import LOCK
 from tokpress.store.manifest import (
     MANIFEST,
@@ -135,7 +134,7 @@ def begin(directory: Path, plan: Plan, files: TokenizerFiles) -> None:
     for name in (SHARDS, REJECTS, TOKENIZER):
         for path in (directory / name).iterdir() if (directory / name).is_dir() else []:
             remove(path)
-    shutil.rmtree(directory / PACKS, ignore_errors=True)  # plans for the old tokens, which would be refused anyway
+    remove_tree(directory / PACKS)  # plans for the old tokens, which would be refused anyway
     write_file(directory / PLAN, encode(plan))
     furnish(directory, files)
 

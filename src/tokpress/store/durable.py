@@ -145,6 +145,17 @@ def remove(path: Path) -> None:
         os.unlink(path)
 
 
+def remove_tree(directory: Path) -> None:
+    """Removes a directory with all that is in it, if it is there. The one around it is for the caller to sync."""
+    if not directory.is_dir():
+        return
+    with os.scandir(directory) as entries:
+        inside = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for path, is_directory in inside:
+        (remove_tree if is_directory else remove)(path)
+    os.rmdir(directory)
+
+
 def make_directory(path: Path) -> None:
     """Makes a directory, if it is not there. The one around it is for the caller to sync."""
     with suppress(FileExistsError):
