@@ -143,9 +143,8 @@ def after_power_loss(changes: list[Change], store: Path, image: Path, rng: rando
 def _apply(entries: dict[Path, File | None], changes: list[Change]) -> None:
     for change in changes:
         if change.kind == "rename" and change.to is not None:
-            for path in [
-                path for path in entries if change.path in path.parents
-            ]:  # what is in a directory moves with it
+            inside = [path for path in entries if change.path in path.parents] if change.file is None else []
+            for path in inside:  # what is in a directory moves with it
                 entries[change.to / path.relative_to(change.path)] = entries.pop(path)
             entries.pop(change.path, None)
             entries[change.to] = change.file
