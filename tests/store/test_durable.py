@@ -18,6 +18,7 @@ from tokpress.store.durable import (
     file_checksum,
     link_or_copy,
     move_directory,
+    remove_tree,
     reserve,
     sync_directory,
     write_at,
@@ -183,3 +184,20 @@ def test_a_directory_takes_the_place_of_an_empty_one_only(tmp_path: Path) -> Non
     (tmp_path / "c").mkdir()
     with pytest.raises(OSError, match="not empty"):
         move_directory(tmp_path / "c", tmp_path / "b")
+
+
+class TestRemoveTree:
+    def test_leaves_nothing_and_follows_no_link(self, tmp_path: Path) -> None:
+        elsewhere = tmp_path / "elsewhere"
+        (tmp_path / "tree" / "a" / "b").mkdir(parents=True)
+        elsewhere.mkdir()
+        for path in (tmp_path / "tree" / "x", tmp_path / "tree" / "a" / "b" / "y", elsewhere / "kept"):
+            path.write_bytes(b"data")
+        (tmp_path / "tree" / "link").symlink_to(elsewhere)
+        for directory in (tmp_path / "tree" / "link", tmp_path / "tree"):
+            remove_tree(directory)
+        assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+        assert (elsewhere / "kept").is_file()
+
+    def test_of_what_is_not_there(self, tmp_path: Path) -> None:
+        remove_tree(tmp_path / "tree")

@@ -147,7 +147,7 @@ def remove(path: Path) -> None:
 
 def remove_tree(directory: Path) -> None:
     """Removes a directory with all that is in it, if it is there. The one around it is for the caller to sync."""
-    if not directory.is_dir():
+    if directory.is_symlink() or not directory.is_dir():
         return
     with os.scandir(directory) as entries:
         inside = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
