@@ -33,7 +33,7 @@ import tokpress
 from tokpress.store.manifest import FileEntry, read_manifest, write_manifest
 
 BATCH = 16
-WARM_UP = 50  # batches
+WARM_UP = 600  # batches: by then bundles have their full size, and the buffers are all there
 PEERS = Path(__file__).with_name("loader_peers.py")
 PEERS_ENVIRONMENT = corpus.ROOT / "bench" / ".venv-loaders"
 MOSAICML = "mosaicml-streaming==0.13.0"
