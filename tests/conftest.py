@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import tokpress
 
 settings.register_profile("tokpress", deadline=None)  # no test is about how long something takes
 settings.load_profile("tokpress")
+
+# A shell ignores SIGINT for what it starts in the background, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HARD_TEXTS = [
     "",
