@@ -77,6 +77,7 @@ def parallel(rounds: int) -> None:
     ):
         ways: dict[str, Callable[[], object]] = {
             "one by one: `[np.array(model.encode(text)) for text in texts]`": lambda: arrays(map(model.encode, texts)),
+            "one by one, left as lists": lambda: [model.encode(text) for text in texts],
             "in a batch: `model.encode(texts, num_threads=1)`": lambda: arrays(model.encode(texts, num_threads=1)),
             "the library's threads: `num_threads=2`": lambda: arrays(model.encode(texts, num_threads=2)),
             "`ParallelTokenizer(workers=2)`, threads": lambda: threads(texts),
