@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -106,6 +107,15 @@ class TestRun:
             workers.prepare()  # before its answer, the process may not have become another program yet
             assert "tokpress.run.serve" in " ".join(processes(workers)[0].cmdline())
 
+    def test_they_do_without_pandas(self, begun: tuple[Job, Plan]) -> None:
+        """It is installed here, and pyarrow would spend a good part of a worker's start on it."""
+        assert find_spec("pandas")
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            workers.prepare()
+            libraries = [mapped.path for mapped in processes(workers)[0].memory_maps()]
+        assert any("/pyarrow/" in path for path in libraries)
+        assert not any("/pandas/" in path for path in libraries)
+
     def test_they_stay_where_they_are_pinned(self, begun: tuple[Job, Plan]) -> None:
         cpu = max(os.sched_getaffinity(0))
         with LocalWorkers(begun[0], 1, doc_timeout=60, pin=[{cpu}]) as workers:
@@ -196,14 +206,14 @@ class TestDeath:
     def test_a_tokenizer_that_always_kills_is_told(
         self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        start = LocalWorkers._start
+        spawn = LocalWorkers._spawn
 
         def stillborn(workers: LocalWorkers, number: int) -> WorkerProcess:
-            worker = start(workers, number)
+            worker = spawn(workers, number)
             worker.process.kill()
             return worker
 
-        monkeypatch.setattr(LocalWorkers, "_start", stillborn)
+        monkeypatch.setattr(LocalWorkers, "_spawn", stillborn)
         with (
             LocalWorkers(begun[0], 1, doc_timeout=60) as workers,
             pytest.raises(TokpressError, match=r"a worker dies each time it loads the tokenizer.*SIGKILL"),
@@ -267,15 +277,15 @@ class TestNothingLeft:
     @pytest.fixture(autouse=True)
     def none_left(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         started: list[int] = []
-        start = LocalWorkers._start
+        spawn = LocalWorkers._spawn
 
         def noted(workers: LocalWorkers, number: int) -> WorkerProcess:
-            worker = start(workers, number)
+            worker = spawn(workers, number)
             assert worker.process.pid is not None
             started.append(worker.process.pid)
             return worker
 
-        monkeypatch.setattr(LocalWorkers, "_start", noted)
+        monkeypatch.setattr(LocalWorkers, "_spawn", noted)
         yield started
         assert started
         assert not [pid for pid in started if psutil.pid_exists(pid)]
@@ -305,8 +315,13 @@ class TestNothingLeft:
 
     def test_after_one_that_does_not_listen(self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(local, "_STOP_SECONDS", 0.1)
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+
+        def interrupted(workers: LocalWorkers) -> None:
             processes(workers)[0].suspend()
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            interrupted(workers)
 
 
 @pytest.fixture(scope="module")

@@ -92,11 +92,15 @@ class LocalWorkers:
         self._pin = pin
         self._settings: Settings | None = None
         self._quarantine = Quarantine()
-        self.workers = [self._start(number) for number in range(count)]
+        self.workers = [self._spawn(number) for number in range(count)]
+        for worker in self.workers:  # when all of them are on their way: each is listening only after its imports
+            self._brief(worker)
         self._budget: Budget | None = None
         self._heard: Callable[[int, Advanced], None] = lambda *_: None
         self._callers = callers_memory()
         self.peak_bytes = 0
+        self._in_use = 0  # bytes, when they were last
+        self._measured = 0.0
         self._viewed = 0.0
         self._watched: Callable[[list[WorkerView]], None] = lambda _: None
 
@@ -212,14 +216,20 @@ class LocalWorkers:
             )
 
     def _start(self, number: int) -> WorkerProcess:
+        worker = self._spawn(number)
+        self._brief(worker)
+        return worker
+
+    def _spawn(self, number: int) -> WorkerProcess:
         ours, theirs = Pipe()
         with _interrupts_ignored():  # which the process inherits: Ctrl-C is for the coordinator alone
             process = start_python("tokpress.run.serve", theirs.fileno(), descriptors=[theirs.fileno()])
         theirs.close()  # so that a dead worker's pipe ends
-        cpus = self._pin[number % len(self._pin)] if self._pin else None
-        worker = WorkerProcess(number, process, ours)
+        return WorkerProcess(number, process, ours)
+
+    def _brief(self, worker: WorkerProcess) -> None:
+        cpus = self._pin[worker.number % len(self._pin)] if self._pin else None
         _send(worker, Start(self._job, cpus))
-        return worker
 
     def _assign(self, worker: WorkerProcess, waiting: deque[Task]) -> None:
         if waiting:
@@ -243,6 +253,7 @@ class LocalWorkers:
         fresh = self._start(worker.number)
         _send(fresh, self._settings)
         self.workers[self.workers.index(worker)] = fresh
+        self._measured = 0.0  # what the old one held is free
         for task in (*worker.closing, *([worker.task] if worker.task else [])):
             receipts = unit_receipts(self._job.directory, task.unit)
             if task.unit in worker.heard_of:
@@ -254,6 +265,9 @@ class LocalWorkers:
                 yield self._quarantine.retry(left, worker.encoding if task is worker.task else None, cause)
 
     def _memory_in_use(self) -> int:
+        """Asked at every message, measured now and then: it takes a tenth of a millisecond a worker."""
+        if monotonic() - self._measured < _POLL_SECONDS:
+            return self._in_use
         total: int = psutil.Process().memory_info().rss - self._callers
         for worker in self.workers:
             try:
@@ -266,6 +280,7 @@ class LocalWorkers:
             self._viewed = monotonic()
             self._watched([_view(worker) for worker in self.workers])
         self.peak_bytes = max(self.peak_bytes, total)
+        self._in_use, self._measured = total, monotonic()
         return total
 
     def __enter__(self) -> LocalWorkers:
@@ -275,7 +290,10 @@ class LocalWorkers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for worker in self.workers:
-            worker.process.terminate()
+            if kind is None:
+                worker.process.kill()  # what matters is on the disk, and it need not tidy up its memory
+            else:
+                worker.process.terminate()
         until = monotonic() + _STOP_SECONDS
         for worker in self.workers:
             with suppress(subprocess.TimeoutExpired):
