@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -17,6 +17,7 @@ from engines import samples
 from tokpress.batches import TokenBatch, large_strings
 from tokpress.config import TokenizerConfig
 from tokpress.errors import TokenizerError, WorkerDied
+from tokpress.live.base import Documents
 from tokpress.live.processes import ProcessCrew
 from tokpress.live.shared import SharedMemory
 from tokpress.live.wire import get_texts, get_tokens, put_texts, put_tokens
@@ -37,8 +38,8 @@ def expected() -> list[list[int]]:
     return [samples.reference("mistral-v1-real").encode(part).ids.tolist() for part in PARTS]
 
 
-def ids(batches: list[TokenBatch]) -> list[list[int]]:
-    return [batch.ids.tolist() for batch in batches]
+def encode(crew: ProcessCrew, parts: Sequence[Documents]) -> list[list[int]]:
+    return crew.encode(parts, lambda tokens: tokens.ids.tolist())
 
 
 class Killer:
@@ -68,35 +69,35 @@ class Killer:
 
 class TestDeath:
     def test_in_the_middle_of_a_call_is_recovered_from(self, crew: ProcessCrew, expected: list[list[int]]) -> None:
-        crew.encode(PARTS[:1])  # all of them are there
+        encode(crew, PARTS[:1])  # all of them are there
         with Killer(crew, times=1) as killer:
-            assert ids(crew.encode(PARTS)) == expected
+            assert encode(crew, PARTS) == expected
         assert len(killer.killed) == 1
 
     def test_between_two_calls_is_not_noticed(self, crew: ProcessCrew, expected: list[list[int]]) -> None:
-        crew.encode(PARTS[:2])
+        encode(crew, PARTS[:2])
         for pid in crew.pids:
             os.kill(pid, signal.SIGKILL)
-        assert ids(crew.encode(PARTS)) == expected
+        assert encode(crew, PARTS) == expected
 
     def test_again_and_again_is_an_error_and_then_it_works(self, crew: ProcessCrew, expected: list[list[int]]) -> None:
         """As if a text was their death."""
         with Killer(crew, times=100), pytest.raises(WorkerDied, match=r"texts 0 to 2 of this call .* \(signal 9\)"):
-            crew.encode(PARTS[:1])
-        assert ids(crew.encode(PARTS)) == expected
+            encode(crew, PARTS[:1])
+        assert encode(crew, PARTS) == expected
 
     def test_processes_that_cannot_start_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sys.executable", "/bin/false")
         crew = ProcessCrew(samples.sample("mistral-v1-real").files, TokenizerConfig(spec=""), workers=2)
         with pytest.raises(WorkerDied, match="exit code 1"):
-            crew.encode(PARTS)
+            encode(crew, PARTS)
         crew.close()
 
 
 def test_what_is_said_after_an_interrupt_is_not_taken_for_an_answer(
     crew: ProcessCrew, expected: list[list[int]]
 ) -> None:
-    crew.encode(PARTS[:2])
+    encode(crew, PARTS[:2])
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -105,20 +106,20 @@ def test_what_is_said_after_an_interrupt_is_not_taken_for_an_answer(
     signal.setitimer(signal.ITIMER_REAL, 0.01)
     try:
         with pytest.raises(KeyboardInterrupt):
-            crew.encode(PARTS * 1000)
+            encode(crew, PARTS * 1000)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-    assert ids(crew.encode(PARTS[::-1])) == expected[::-1]
+    assert encode(crew, PARTS[::-1]) == expected[::-1]
 
 
 def test_an_error_of_the_engine_costs_no_process() -> None:
     crew = ProcessCrew(samples.sample("gpt2-ranks").files, TokenizerConfig(spec="", engine="tiktoken"), workers=2)
-    crew.encode([large_strings(["a"])] * 4)
+    encode(crew, [large_strings(["a"])] * 4)
     before = crew.pids
     with pytest.raises(TokenizerError, match="TokenizerError: tiktoken cannot encode"):
-        crew.encode([large_strings(["a"]), large_strings([" " * 1_000_000 + "x"]), large_strings(["b"])])
-    assert ids(crew.encode([large_strings(["a"])])) == [samples.oracle("gpt2-ranks")("a")]
+        encode(crew, [large_strings(["a"]), large_strings([" " * 1_000_000 + "x"]), large_strings(["b"])])
+    assert encode(crew, [large_strings(["a"])]) == [samples.oracle("gpt2-ranks")("a")]
     assert crew.pids == before
     crew.close()
 

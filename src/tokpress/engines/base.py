@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokpress.batches import Ids, Int64s, TokenBatch, text_bytes
+from tokpress.batches import Ids, Int64s, TokenBatch, large_strings, text_bytes
 from tokpress.errors import IdRangeError, TokenizerError
 
 
@@ -61,6 +62,10 @@ class Engine(Protocol):
         """Documents -> ids, in order, on up to so many threads; the result does not depend on their number."""
         ...
 
+    def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch:
+        """The same for documents that are Python's strings."""
+        return self.encode(large_strings(documents), threads=threads)
+
     def memory_for(self, text: pa.LargeStringArray) -> int:
         """Bytes that encoding this may take."""
         return self.memory_per_byte * text_bytes(text)
@@ -83,6 +88,16 @@ class Engine(Protocol):
         )
 
 
+class StringEngine(Engine):
+    """An engine whose library takes Python's strings."""
+
+    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
+        return self.encode_strings(text.to_pylist(), threads=threads)
+
+    @abstractmethod
+    def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch: ...
+
+
 def byte_starts(document: str, starts: Sequence[int]) -> Sequence[int]:
     """Characters at which tokens start, as bytes."""
     if document.isascii():
@@ -102,6 +117,8 @@ def from_lists(documents: Sequence[Sequence[int]]) -> TokenBatch:
 
 def from_arrays(documents: Sequence[npt.NDArray[np.int32]]) -> TokenBatch:
     """The same of libraries that return an array a document."""
+    if len(documents) == 1:  # one after the other, say, where there are few: then no copy is needed
+        return TokenBatch(documents[0].view(np.uint32), np.array([len(documents[0])]))
     joined = np.concatenate(documents) if documents else np.empty(0, np.int32)
     return TokenBatch(joined.view(np.uint32), _ends(documents))
 
@@ -131,6 +148,8 @@ def no_panic(failure: str) -> Iterator[None]:
 
 
 def concat_tokens(batches: Sequence[TokenBatch]) -> TokenBatch:
+    if len(batches) == 1:
+        return batches[0]
     offsets = np.cumsum([0, *(len(batch.ids) for batch in batches)])
     return TokenBatch(
         np.concatenate([batch.ids for batch in batches]),

@@ -32,32 +32,37 @@ class Frame:
         return np.dtype("<u2") if self.vocab_size <= 2**16 else np.dtype("<u4")
 
     def apply(self, tokens: TokenBatch) -> TokenBatch:
+        """As the store has it."""
         if len(tokens.ids) and int(tokens.ids.max()) >= self.vocab_size:
             raise IdRangeError(
                 f"the tokenizer returned id {int(tokens.ids.max())}, outside its vocabulary of {self.vocab_size} tokens. "
                 "Nothing was written. Its files are inconsistent: get them again from where they come from."
             )
-        ids: Ids = tokens.ids.astype(self.dtype, copy=False)
+        return self.surround(TokenBatch(tokens.ids.astype(self.dtype, copy=False), tokens.ends))
+
+    def surround(self, tokens: TokenBatch) -> TokenBatch:
+        """Puts BOS and EOS around each document, in whatever dtype the ids have."""
         if not len(tokens) or (self.bos_id is None and self.eos_id is None):
-            return TokenBatch(ids, tokens.ends)
-        width = self.dtype.itemsize
+            return tokens
+        ids: Ids = np.ascontiguousarray(tokens.ids)
+        width = ids.itemsize
         bounds = np.concatenate([[0], tokens.ends]) * width
         parts = [
             pa.LargeBinaryArray.from_buffers(
-                pa.large_binary(), len(tokens), [None, pa.py_buffer(bounds), pa.py_buffer(np.ascontiguousarray(ids))]
+                pa.large_binary(), len(tokens), [None, pa.py_buffer(bounds), pa.py_buffer(ids)]
             )
         ]
         if self.bos_id is not None:
-            parts.insert(0, self._scalar(self.bos_id))
+            parts.insert(0, _scalar(self.bos_id, ids.dtype))
         if self.eos_id is not None:
-            parts.append(self._scalar(self.eos_id))
+            parts.append(_scalar(self.eos_id, ids.dtype))
         _, offsets, data = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary())).buffers()
-        return TokenBatch(
-            np.frombuffer(data, self.dtype), np.frombuffer(offsets, np.int64)[1 : len(tokens) + 1] // width
-        )
+        ends = np.frombuffer(offsets, np.int64)[1 : len(tokens) + 1] // width
+        return TokenBatch(np.frombuffer(data, ids.dtype), ends)
 
-    def _scalar(self, token: int) -> pa.Scalar:
-        return pa.scalar(np.array(token, self.dtype).tobytes(), pa.large_binary())
+
+def _scalar(token: int, dtype: np.dtype[Any]) -> pa.Scalar:
+    return pa.scalar(np.array(token, dtype).tobytes(), pa.large_binary())
 
 
 def frame_for(config: TokenizerConfig, info: TokenizerInfo) -> Frame:

@@ -13,7 +13,7 @@ import tokenizers
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import (
-    Engine,
+    StringEngine,
     TokenizerFiles,
     TokenizerInfo,
     byte_starts,
@@ -28,7 +28,7 @@ TOKENIZER_JSON = "tokenizer.json"
 COMPANIONS = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
-class HuggingFaceEngine(Engine):
+class HuggingFaceEngine(StringEngine):
     name = "huggingface"
     memory_per_byte = 140
 
@@ -58,9 +58,9 @@ class HuggingFaceEngine(Engine):
             eos_token=names.get("eos_token"),
         )
 
-    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
+    def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch:
         os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"  # read by the library at each call
-        encodings = self._tokenizer.encode_batch_fast(text.to_pylist(), add_special_tokens=False)
+        encodings = self._tokenizer.encode_batch_fast(documents, add_special_tokens=False)
         return from_lists([encoding.ids for encoding in encodings])
 
     def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:

@@ -15,7 +15,7 @@ import sentencepiece
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import (
-    Engine,
+    StringEngine,
     TokenizerFiles,
     TokenizerInfo,
     byte_starts,
@@ -32,7 +32,7 @@ _SINCE_0_2_2 = hasattr(sentencepiece, "ThreadPool")  # before, a call holds the 
 _FEW = 64  # documents: then a call for each is the faster way, as a call for a batch starts a thread, if only one
 
 
-class SentencePieceEngine(Engine):
+class SentencePieceEngine(StringEngine):
     name = "sentencepiece"
     memory_per_byte = 50
     releases_lock = _SINCE_0_2_2
@@ -61,8 +61,7 @@ class SentencePieceEngine(Engine):
             eos_token=pieces[eos] if eos >= 0 else None,
         )
 
-    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
-        documents = text.to_pylist()
+    def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch:
         if self._control is not None:
             return from_lists(parse_literals(self._encode, documents, self._control))
         if not _SINCE_0_2_2:

@@ -11,12 +11,11 @@ import binascii
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import pyarrow as pa
 import tiktoken
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
+from tokpress.engines.base import StringEngine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
 from tokpress.engines.huggingface import CHAR_OF_BYTE
 from tokpress.errors import TokenizerError
 
@@ -100,7 +99,7 @@ def parse_ranks(data: bytes) -> dict[bytes, int]:
         raise TokenizerError(f"not a tiktoken rank file (each line: base64 token, space, rank): {error}") from error
 
 
-class TiktokenEngine(Engine):
+class TiktokenEngine(StringEngine):
     name = "tiktoken"
     memory_per_byte = 20
 
@@ -123,8 +122,7 @@ class TiktokenEngine(Engine):
             eos_token=END_OF_TEXT if END_OF_TEXT in details.special_tokens else None,
         )
 
-    def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
-        documents = text.to_pylist()
+    def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch:
         with no_panic("tiktoken cannot encode a document (a million spaces in a row, say); build with --engine auto"):
             if self._parse:
                 return from_lists(self._encoding.encode_batch(documents, num_threads=threads, allowed_special="all"))

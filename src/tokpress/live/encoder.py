@@ -1,7 +1,7 @@
 """Text -> ids by whatever is faster: a plain call, or a crew.
 
-In: Arrow text. Out: ids equal to those of a plain call. The crew is made when it first pays, and only once: threads if the
-engine releases the interpreter's lock, processes if it does not. A fork makes a crew of its own.
+In: documents. Out: ids equal to those of a plain call, or what is made of them. The crew is made when it first pays, and
+only once: threads if the engine releases the interpreter's lock, processes if it does not. A fork makes a crew of its own.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+from collections.abc import Callable
 from typing import Literal
 
-import pyarrow as pa
+import numpy as np
 
-from tokpress.batches import TokenBatch, string_buffers
+from tokpress.batches import Int64s, TokenBatch, string_buffers
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens
 from tokpress.errors import UsageError
-from tokpress.live.base import Crew
+from tokpress.live.base import Crew, Documents, T, encode_documents
 from tokpress.live.costs import Costs, bounds_of, measure_costs, quickest
 from tokpress.live.processes import ProcessCrew
 from tokpress.live.proof import ProvedEngine
@@ -46,15 +47,20 @@ class Encoder:
         self._home = _Home()
         self._closed = False
 
-    def encode(self, text: pa.LargeStringArray, *, beside: bool = False) -> TokenBatch:
+    def encode(self, documents: Documents, *, beside: bool = False) -> TokenBatch:
         """`beside`: something else runs in this process and must not wait for the interpreter's lock."""
+        return concat_tokens(self.each_part(documents, lambda tokens: tokens, beside=beside))
+
+    def each_part(self, documents: Documents, finish: Callable[[TokenBatch], T], *, beside: bool = False) -> list[T]:
+        """What `finish` makes of each part's ids, while others are still encoded."""
         if self._closed:
             raise UsageError("this tokenizer is closed. Make a new one.")
-        starts, _ = string_buffers(text)
-        parts = self.costs.parts(int(starts[-1] - starts[0]), len(text), self.workers)
-        if parts == 1 and not (beside and self.use == "processes" and len(text)):
-            return self.engine.encode(text)
-        return concat_tokens(self._crew().encode([text[first:last] for first, last in bounds_of(parts, starts)]))
+        starts = _starts(documents)
+        parts = self.costs.parts(int(starts[-1] - starts[0]), len(documents), self.workers)
+        if parts == 1 and not (beside and self.use == "processes" and len(documents)):
+            return [finish(encode_documents(self.engine, documents))]
+        bounds = bounds_of(parts, starts)
+        return self._crew().encode([documents[first:last] for first, last in bounds], finish)
 
     def _crew(self) -> Crew:
         home = self._home
@@ -65,10 +71,9 @@ class Encoder:
         with home.lock:
             if home.crew is None:
                 home.crew = self._make_crew()
-                nothing = pa.array([""], pa.large_string())
                 crew = home.crew
-                crew.encode([nothing])  # processes are there when they answer
-                handover = min(quickest(lambda: crew.encode([nothing] * 2)) / 2, _MOST * _HANDOVER[self.use])
+                crew.encode([[""]], len)  # processes are there when they answer
+                handover = min(quickest(lambda: crew.encode([[""], [""]], len)) / 2, _MOST * _HANDOVER[self.use])
                 self.costs = Costs(self.costs.call, self.costs.byte, handover)
             return home.crew
 
@@ -90,6 +95,14 @@ class _Home:
         self.pid = os.getpid()
         self.lock = threading.Lock()
         self.crew: Crew | None = None
+
+
+def _starts(documents: Documents) -> Int64s:
+    """At which byte each document starts, and where the last one ends. Raises UnicodeEncodeError for what is no Unicode:
+    some libraries would take it, and change it."""
+    if isinstance(documents, list):
+        return np.cumsum([0, *(len(document.encode()) for document in documents)])
+    return string_buffers(documents)[0]
 
 
 def _default_workers() -> int:

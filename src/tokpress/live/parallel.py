@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -27,6 +28,7 @@ from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.engines.framing import frame_for
 from tokpress.engines.load import load_files
 from tokpress.errors import TokenizerError, UsageError, WorkerDied
+from tokpress.live.base import Documents, encode_documents
 from tokpress.live.encoder import Encoder, Use
 from tokpress.live.proof import load_engine
 from tokpress.live.rows import Array, cut_rows, pad_rows
@@ -109,7 +111,7 @@ class ParallelTokenizer:
         self, texts: Texts, *, max_length: int | None = None, pad_id: int | None = None, dtype: npt.DTypeLike = np.int64
     ) -> list[Array]:
         """The ids of each text. `max_length`: cut to it. `pad_id`: filled up with it, to `max_length` or to the longest."""
-        rows = cut_rows(self._encode(texts), max_length, dtype)
+        rows = self._rows(texts, max_length, dtype)
         return rows if pad_id is None else pad_rows(rows, max_length, pad_id, dtype)
 
     def pairs(
@@ -126,35 +128,41 @@ class ParallelTokenizer:
         Both have at most `max_length` ids, those of the text's first `max_length + 1`. Where inputs are filled up with
         `pad_id`, targets are `ignore_index`.
         """
-        rows = cut_rows(self._encode(texts), None if max_length is None else max_length + 1, dtype)
+        rows = self._rows(texts, None if max_length is None else max_length + 1, dtype)
         inputs, targets = [row[:-1] for row in rows], [row[1:] for row in rows]
         if pad_id is not None:
             inputs = pad_rows(inputs, max_length, pad_id, dtype)
             targets = pad_rows(targets, max_length, ignore_index, dtype)
         return list(zip(inputs, targets, strict=True))
 
-    def _encode(self, texts: Texts) -> TokenBatch:
+    def _rows(self, texts: Texts, max_length: int | None, dtype: npt.DTypeLike) -> list[Array]:
         began = perf_counter()
-        text = _checked(texts)
+        documents = _checked(texts)
+
+        def rows_of(tokens: TokenBatch) -> list[Array]:
+            return cut_rows(self._frame.surround(tokens), max_length, dtype)
+
         try:
-            tokens = self._frame.apply(self._encoder.encode(text))
+            rows = list(chain.from_iterable(self._encoder.each_part(documents, rows_of)))
         except WorkerDied:
             raise
+        except UnicodeEncodeError:
+            raise _no_unicode(documents) from None
         except Exception as error:
-            if (blamed := self._blamed(text)) is None:
+            if (blamed := self._blamed(documents)) is None:
                 raise
             raise blamed from error
         if self.verbose:
             ms = (perf_counter() - began) * 1e3
-            each = ms / max(len(text), 1)
-            _log.info("Parallel tokenized %d samples in %.1f ms (%.1f ms per sample)", len(text), ms, each)
-        return tokens
+            each = ms / max(len(rows), 1)
+            _log.info("Parallel tokenized %d samples in %.1f ms (%.1f ms per sample)", len(rows), ms, each)
+        return rows
 
-    def _blamed(self, text: pa.LargeStringArray) -> TokenizerError | None:
+    def _blamed(self, documents: Documents) -> TokenizerError | None:
         """The error with the number of the text that it is about: the first that raises one by itself."""
-        for i in range(len(text)):
+        for i in range(len(documents)):
             try:
-                self.engine.encode(text[i : i + 1])
+                encode_documents(self.engine, documents[i : i + 1])
             except Exception as alone:  # noqa: BLE001 - whatever it is, this text is its cause
                 return TokenizerError(f"text {i} cannot be encoded: {alone}. Leave it out and call again.")
         return None
@@ -234,8 +242,8 @@ def _stamp(spec: str) -> object:
     return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(files))
 
 
-def _checked(texts: Texts) -> pa.LargeStringArray:
-    """As Arrow text, or an error that names the first that is no text."""
+def _checked(texts: Texts) -> Documents:
+    """Strings or Arrow text, or an error that names the first that is no text."""
     if isinstance(texts, str):
         raise UsageError("parallel tokenizing takes a list of texts, not one text. Give [text].")
     if isinstance(texts, pa.Array | pa.ChunkedArray):
@@ -247,13 +255,14 @@ def _checked(texts: Texts) -> pa.LargeStringArray:
     for i, document in enumerate(documents):
         if not isinstance(document, str):
             raise UsageError(f"text {i} is no str but {type(document).__name__}. Leave it out, or decode it first.")
-    try:
-        return large_strings(documents)
-    except UnicodeEncodeError:
-        wrong = next(i for i, document in enumerate(documents) if not _is_unicode(document))
-        raise UsageError(
-            f"text {wrong} holds half a surrogate pair, which is no character. Read its source with errors='replace'."
-        ) from None
+    return documents
+
+
+def _no_unicode(documents: Documents) -> UsageError:
+    wrong = next(i for i, document in enumerate(documents) if not _is_unicode(document))
+    return UsageError(
+        f"text {wrong} holds half a surrogate pair, which is no character. Read its source with errors='replace'."
+    )
 
 
 def _is_unicode(document: str) -> bool:

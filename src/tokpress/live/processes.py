@@ -15,18 +15,17 @@ import subprocess
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Pipe, wait
 from typing import cast
 
-import pyarrow as pa
-
-from tokpress.batches import TokenBatch
+from tokpress.batches import TokenBatch, large_strings
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import TokenizerError, TokpressError, WorkerDied
 from tokpress.interpreter import start_python
+from tokpress.live.base import Documents, T
 from tokpress.live.shared import SharedMemory
 from tokpress.live.wire import (
     Encoded,
@@ -55,17 +54,17 @@ class ProcessCrew:
     def pids(self) -> list[int]:
         return [member.process.pid for member in self._members]
 
-    def encode(self, parts: Sequence[pa.LargeStringArray]) -> list[TokenBatch]:
+    def encode(self, parts: Sequence[Documents], finish: Callable[[TokenBatch], T]) -> list[T]:
         with self._lock:
             busy: dict[int, int] = {}  # number of a member -> of the part that it encodes
             try:
-                return self._encode(parts, busy)
+                return self._encode(parts, finish, busy)
             finally:
                 for number in busy:  # an error or Ctrl-C: what these still say is of no use
                     self._replace(number)
 
-    def _encode(self, parts: Sequence[pa.LargeStringArray], busy: dict[int, int]) -> list[TokenBatch]:
-        done: dict[int, TokenBatch] = {}
+    def _encode(self, parts: Sequence[Documents], finish: Callable[[TokenBatch], T], busy: dict[int, int]) -> list[T]:
+        done: dict[int, T] = {}
         todo = deque(range(len(parts)))
         deaths: Counter[int] = Counter()
         failure: TokpressError | None = None
@@ -80,7 +79,7 @@ class ProcessCrew:
                 part = busy[number]
                 match self._members[number].answer():
                     case TokenBatch() as tokens:
-                        done[part] = tokens
+                        done[part] = finish(tokens)
                     case Refused(error):
                         failure = TokenizerError(error)
                     case None:
@@ -118,8 +117,8 @@ class _Member:
         theirs.close()  # so that a dead process's pipe ends
         self.say(put_tokenizer(self.reply, files, config))
 
-    def ask(self, text: pa.LargeStringArray) -> None:
-        self.say(put_texts(self.request, text))
+    def ask(self, documents: Documents) -> None:
+        self.say(put_texts(self.request, large_strings(documents)))
 
     def say(self, message: Message) -> None:
         with suppress(OSError):  # it is dead, and found dead when its answer is asked for
@@ -152,7 +151,7 @@ class _Member:
         self.process.returncode = 0  # it is another's to wait for
 
 
-def _died_of(parts: Sequence[pa.LargeStringArray], part: int, ended: str) -> WorkerDied:
+def _died_of(parts: Sequence[Documents], part: int, ended: str) -> WorkerDied:
     first = sum(len(earlier) for earlier in parts[:part])
     return WorkerDied(
         f"encoding texts {first} to {first + len(parts[part]) - 1} of this call ended a process {_TRIES} times ({ended}). "
