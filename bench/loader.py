@@ -127,13 +127,26 @@ def peer(*arguments: object) -> dict[str, float]:
 
 def store_of(size: int, tokenizer: Path) -> tokpress.Store:
     """The corpus in one shard: the bare gather needs all tokens in one map."""
-    source, out = corpus.jsonl_of(size), corpus.DATA / f"loader-{tokenizer.name}-{size // 10**6}MB"
+    out = corpus.DATA / f"loader-{tokenizer.name}-{size // 10**6}MB"
     return tokpress.build(
-        source, tokenizer=tokenizer, out=out, workers=1, unit_size="1TB", shard_size="1TB", max_rejects="100%"
+        corpus.jsonl_of(size), tokenizer=tokenizer, out=out, workers=1, unit_size="1TB", shard_size="1TB"
     )
 
 
-def compare(store: tokpress.Store, seq_len: int, rounds: int, seconds: float, ours: Sequence[tuple[str, str]]) -> None:
+def in_shards(size: int, tokenizer: Path) -> tokpress.Store:
+    """The same as it is built if nobody asks for one shard."""
+    out = corpus.DATA / f"loader-{tokenizer.name}-{size // 10**6}MB-shards"
+    return tokpress.build(corpus.jsonl_of(size), tokenizer=tokenizer, out=out)
+
+
+def compare(
+    store: tokpress.Store,
+    shards: tokpress.Store,
+    seq_len: int,
+    rounds: int,
+    seconds: float,
+    ours: Sequence[tuple[str, str]],
+) -> None:
     """`ours`: contenders, and the dtype they are to deliver."""
     tokens = store.path / "shards" / f"{store.manifest.splits['train'].shards[0].name}.bin"
     peers = {name: corpus.DATA / f"loader-{name}" for name in ("litdata", "mosaicml")}
@@ -143,6 +156,8 @@ def compare(store: tokpress.Store, seq_len: int, rounds: int, seconds: float, ou
     for _ in range(rounds):
         for name, dtype in ours:
             found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
+        for name in ("tokpress", "two-threads"):
+            found.setdefault(f"{name}, shards", []).append(contend(name, shards.path, seq_len, seconds, "stored"))
         for name, out in peers.items():
             found.setdefault(name, []).append(peer("read", name, out, seq_len, seconds))
     for out in peers.values():
@@ -151,6 +166,8 @@ def compare(store: tokpress.Store, seq_len: int, rounds: int, seconds: float, ou
     names = {
         "tokpress, stored": f"tokpress.Loader, {stored} as stored",
         "two-threads, stored": f"tokpress.Loader(threads=2), {stored} as stored",
+        "tokpress, shards": f"tokpress.Loader, {stored} as stored, in {len(shards.shard_token_ends)} shards",
+        "two-threads, shards": "tokpress.Loader(threads=2), the same",
         "gather, stored": f"bare NumPy gather from a memory map, {stored}",
         "tokpress, int64": "tokpress.Loader, int64",
         "gather, int64": "bare NumPy gather, then astype(int64)",
@@ -277,10 +294,10 @@ def main() -> None:
     stored = [("gather", "stored"), ("tokpress", "stored"), ("two-threads", "stored")]
     widened = [("gather", "int64"), ("tokpress", "int64"), ("all-fields", "int64")]
     for tokenizer, ours in ((corpus.llama3_50k(), stored), (corpus.llama3(), [*stored, *widened])):
-        store = store_of(size, tokenizer)
+        store, shards = store_of(size, tokenizer), in_shards(size, tokenizer)
         print(f"{store.num_tokens:,} tokens of {tokenizer.name}, {store.manifest.dtype}\n", flush=True)
         for seq_len in (2048, 8192):
-            compare(store, seq_len, rounds, seconds, ours)
+            compare(store, shards, seq_len, rounds, seconds, ours)
     steady(store, 12 * seconds)
     huge(rounds)
 

@@ -7,10 +7,13 @@ import pickle
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
+from tokpress.loader.maps import Maps
 from tokpress.loader.stream import ragged
 
 from .conftest import SEQ_LEN, build, make_texts
@@ -43,6 +47,26 @@ class TestSequences:
         chosen = draw.draw(st.lists(st.integers(0, len(data) - 1), min_size=1, max_size=9))
         for row, i in zip(data.batch(chosen)["input_ids"], chosen, strict=True):
             assert row.tolist() == store.tokens(i * seq_len, (i + 1) * seq_len).tolist()
+
+    def test_when_another_thread_is_just_mapping_their_shard(
+        self, store: tokpress.Store, data: Data, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = data.batch([0])["input_ids"]
+        fresh = tokpress.PretokenizedDataset(tokpress.open(store.path), seq_len=SEQ_LEN, output="numpy")
+        add = Maps.add
+
+        def slow(maps: Maps, index: int, array: npt.NDArray[Any]) -> None:
+            sleep(0.05)
+            add(maps, index, array)
+
+        def first_row(thread: int) -> npt.NDArray[Any]:
+            sleep(0.01 * thread)
+            row: npt.NDArray[Any] = fresh.batch([0])["input_ids"]
+            return row
+
+        monkeypatch.setattr(Maps, "add", slow)
+        with ThreadPoolExecutor(4) as threads:
+            assert all(np.array_equal(row, expected) for row in threads.map(first_row, range(4)))
 
     @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16, np.uint32])
     def test_have_the_dtype_that_was_asked_for(self, store: tokpress.Store, dtype: type) -> None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError
+from tokpress.loader.maps import Maps, Span
 from tokpress.packing.base import Pieces
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import verify_hint
@@ -26,8 +27,7 @@ from tokpress.store.reader import Shard, Store
 
 Verify = Literal["size", "first-touch"]  # sizes are always compared
 
-_GATHER_BYTES = 2**17  # whole rows gathered at once, before they are widened: they stay in the processor's cache
-_FEW_RUNS = 8  # for each shard: picking out a shard's runs costs as much as copying so many
+_GATHER_BYTES = 2**18  # whole rows gathered at once, before they are widened: they stay in the processor's cache
 _LONG_RUN_TOKENS = 64  # from here on a slice a run is faster than an index a token
 
 
@@ -83,6 +83,8 @@ class TokenStream:
         self._verify = verify
         self._scattered = False
         self._sound: dict[int, Shard] = {}
+        self._ids = Maps(len(store.shard_token_ends), store.dtype)
+        self._masks = Maps(len(store.shard_token_ends), np.dtype(np.uint8))
         self._lock = threading.Lock()
         self._token_ends = store.shard_token_ends
         self._token_starts = np.concatenate(([0], self._token_ends[:-1])).astype(np.int64)
@@ -112,8 +114,18 @@ class TokenStream:
                 if self._verify == "first-touch" and index not in self._sound:
                     self._check(shard)
                 _advise(shard.ids, scattered=self._scattered)
-                self._sound[index] = shard
+                if shard.mask is not None:
+                    self._masks.add(index, shard.mask)
+                self._ids.add(index, shard.ids)
+                self._sound[index] = shard  # last: others take it as it is, without the lock
         return shard
+
+    def _open(self, runs: Runs) -> None:
+        """Maps what is touched for the first time."""
+        there = self._ids.has(runs.shards)
+        if not there.all():
+            for index in np.unique(runs.shards[~there]).tolist():
+                self.shard(index)
 
     def _check(self, shard: Shard) -> None:
         for extension, entry in shard.receipt.files.items():
@@ -126,6 +138,8 @@ class TokenStream:
 
     def runs(self, pieces: Pieces) -> Runs:
         """Cuts pieces where a shard ends."""
+        if len(pieces.starts) and int(pieces.starts.min()) < 0:  # there is memory before a shard, but it is not ours
+            raise IndexError("a sequence starts before the first token")
         first = self._token_ends.searchsorted(pieces.starts, "right")
         last = self._token_ends.searchsorted(pieces.stops)  # the shard of the last token, as no piece is empty
         if (first == last).all():
@@ -141,17 +155,16 @@ class TokenStream:
         return runs.select(runs.lengths > 0)  # a shard may have documents, but no tokens
 
     def copy_ids(self, runs: Runs, out: npt.NDArray[Any]) -> None:
+        self._open(runs)
         if len(runs):
-            _copy({index: self.shard(index).ids for index in _shards_of(runs)}, runs, out)
+            _copy(self._ids, runs, out)
 
     def copy_mask(self, runs: Runs, out: npt.NDArray[np.uint8]) -> None:
-        """1 where there is to be loss; all of a shard without a mask."""
+        """1 where there is to be loss. A shard without a mask leaves it as it is."""
+        self._open(runs)
+        runs = runs.select(self._masks.has(runs.shards))
         if len(runs):
-            _copy({index: self._mask(index) for index in _shards_of(runs)}, runs, out)
-
-    def _mask(self, index: int) -> npt.NDArray[np.uint8]:
-        shard = self.shard(index)
-        return np.broadcast_to(np.uint8(1), len(shard.ids)) if shard.mask is None else shard.mask
+            _copy(self._masks, runs, out)
 
     def segments(self, runs: Runs) -> Segments:
         """Cuts runs where a document ends."""
@@ -202,49 +215,32 @@ def _shards_of(runs: Runs) -> list[int]:
     return sorted(set(runs.shards.tolist()))
 
 
-def _copy(shards: dict[int, npt.NDArray[Any]], runs: Runs, out: npt.NDArray[Any]) -> None:
-    """shards[shard][start:stop] to out[row, column:...] for each run, in the way that costs least for runs like these."""
-    if len(shards) == 1:
-        _copy_from(next(iter(shards.values())), runs, out)
-    elif len(runs) < _FEW_RUNS * len(shards):
-        columns = (runs.rows, runs.columns, runs.shards, runs.starts, runs.stops)
-        for row, column, shard, start, stop in zip(*(values.tolist() for values in columns), strict=True):
-            out[row, column : column + stop - start] = shards[shard][start:stop]
-    else:
-        for shard, data in shards.items():
-            _copy_from(data, runs.select(runs.shards == shard), out)
-
-
-def _copy_from(data: npt.NDArray[Any], runs: Runs, out: npt.NDArray[Any]) -> None:
+def _copy(maps: Maps, runs: Runs, out: npt.NDArray[Any]) -> None:
+    """Each run to where it belongs, in the way that costs least for runs like these."""
+    span, starts = maps.locate(runs.shards, runs.starts)
     lengths = runs.lengths
-    length = int(lengths[0])
-    if length == out.shape[1] and len(runs) == len(out) > 1 and (lengths == length).all():
-        _copy_rows(data, runs.starts, out)
+    if (lengths == out.shape[1]).all():
+        _copy_rows(span, starts, runs.rows, out)
     elif int(lengths.sum()) >= _LONG_RUN_TOKENS * len(runs):
-        columns = (runs.rows, runs.columns, runs.starts, runs.stops)
-        for row, column, start, stop in zip(*(values.tolist() for values in columns), strict=True):
-            out[row, column : column + stop - start] = data[start:stop]
+        columns = (runs.rows, runs.columns, starts, lengths)
+        for row, column, start, length in zip(*(values.tolist() for values in columns), strict=True):
+            out[row, column : column + length] = span.data[start : start + length]
     else:
         run, within = ragged(lengths)
-        out[runs.rows[run], runs.columns[run] + within] = data[runs.starts[run] + within]
+        out[runs.rows[run], runs.columns[run] + within] = span.data[starts[run] + within]
 
 
-def _copy_rows(data: npt.NDArray[Any], starts: Int64s, out: npt.NDArray[Any]) -> None:
-    """Whole rows. Those of a packing without overlap are rows of the data itself, seen as a matrix: one gather."""
+def _copy_rows(span: Span, starts: Int64s, rows: Int64s, out: npt.NDArray[Any]) -> None:
+    """Whole rows. Those of one shard, if they do not overlap, are rows of a matrix, and go straight to where they belong."""
     length = out.shape[1]
+    in_a_row = int(rows[-1] - rows[0]) == len(rows) - 1  # as they rise
     numbers, phases = np.divmod(starts, length)
-    phase = int(phases[0])
-    if not (phases == phase).all():
-        windows = np.lib.stride_tricks.as_strided(data, (len(data) - length + 1, length), data.strides * 2)
-        out[...] = windows[starts]
+    if in_a_row and out.dtype == span.data.dtype and out.flags.c_contiguous and (phases == phases[0]).all():
+        np.take(span.matrix(length, int(phases[0])), numbers, axis=0, out=out[rows[0] : rows[-1] + 1], mode="clip")
         return
-    matrix = data[phase : phase + (len(data) - phase) // length * length].reshape(-1, length)
-    if out.dtype == data.dtype and out.flags.c_contiguous:
-        np.take(matrix, numbers, axis=0, out=out, mode="clip")
-        return
-    together = max(_GATHER_BYTES // (length * data.itemsize), 1)
-    scratch = np.empty((min(together, len(out)), length), data.dtype)
-    for row in range(0, len(out), together):
-        part = scratch[: len(out) - row]
-        np.take(matrix, numbers[row : row + together], axis=0, out=part, mode="clip")
-        out[row : row + together] = part
+    windows = span.windows(length)
+    together = max(_GATHER_BYTES // (length * windows.itemsize), 1)
+    for i in range(0, len(rows), together):
+        gathered = windows[starts[i : i + together]]
+        first = int(rows[i])
+        out[slice(first, first + len(gathered)) if in_a_row else rows[i : i + together]] = gathered
