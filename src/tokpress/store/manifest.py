@@ -37,7 +37,8 @@ SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
 MASK = "mask"  # and this one, if a part of the documents is learned
 KEPT = "docs.parquet"  # and this one, with --keep
 TRAIN = "train"  # the split that every store has; its receipts speak for those of the others
-_SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_NAME = r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*"  # more than dots
+_SAFE_PATH = re.compile(rf"({_NAME}/)?{_NAME}")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]  # beyond any real store, and sums of them fit into 64 bits
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -255,10 +256,10 @@ def _check_names(manifest: Manifest, path: Path) -> None:
         for shard in entry.shards:
             if shard.split != split or not set(SHARD_FILES) <= shard.files.keys():
                 raise StoreError(f"{path} lists {shard.name!r}, which is no shard of split {split!r}. Do not trust it.")
-            names += [shard.path(extension) for extension in shard.files]
+            stem = shard.path("")
+            names += [stem + extension for extension in shard.files]
     for name in names:
-        parts = name.split("/")
-        if len(parts) > 2 or not all(_SAFE_NAME.fullmatch(part) and part.strip(".") for part in parts):
+        if not _SAFE_PATH.fullmatch(name):
             raise StoreError(f"{path} names a file {name!r}, which is not inside the store. Do not trust it.")
     if len(set(names)) < len(names):
         raise StoreError(f"{path} names a file twice. Do not trust it.")
