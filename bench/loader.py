@@ -236,7 +236,7 @@ def run_huge(store: str) -> dict[str, float]:
     state = loader.state_dict()
     middle = len(loader) // 2
     state |= {"samples": middle * BATCH, "step": middle}
-    batches.close()  # a run that is resumed has no other beside it that is still making batches
+    del batches  # a run that is resumed has no other beside it that is still making batches
     began = perf_counter()
     loader = opened()
     loader.load_state_dict(state)
