@@ -117,7 +117,7 @@ def from_lists(documents: Sequence[Sequence[int]]) -> TokenBatch:
 
 def from_arrays(documents: Sequence[npt.NDArray[np.int32]]) -> TokenBatch:
     """The same of libraries that return an array a document."""
-    if len(documents) == 1:  # one after the other, say, where there are few: then no copy is needed
+    if len(documents) == 1:  # as it is, without a copy
         return TokenBatch(documents[0].view(np.uint32), np.array([len(documents[0])]))
     joined = np.concatenate(documents) if documents else np.empty(0, np.int32)
     return TokenBatch(joined.view(np.uint32), _ends(documents))
