@@ -48,6 +48,17 @@ class TestDocuments:
     def test_those_that_hold_one_are_found(self, documents: list[str]) -> None:
         assert unsettled_documents(large_strings(documents)).tolist() == naive(documents)
 
+    @unhurried
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 500), st.text(st.sampled_from(UNSETTLED[::20] + "é—字🙂"), max_size=3)), max_size=8
+        )
+    )
+    def test_in_plain_text_too(self, documents: list[tuple[int, str]]) -> None:
+        """Where hardly a character is not ASCII, they are searched for in another way."""
+        listed = [f"{'a' * before}{rare}{'b' * 300}" for before, rare in documents]
+        assert unsettled_documents(large_strings(listed)).tolist() == naive(listed)
+
     def test_in_a_slice(self) -> None:
         documents = ["\ua7ce", "", "a", "", "b\ua7ce", "\ua7ce", "c"]
         text = large_strings(documents)

@@ -43,6 +43,7 @@ _HEADS[[int.from_bytes(char.encode()[:2]) for char in UNSETTLED]] = True
 _LOWEST_LEAD = min(UNSETTLED).encode()[0]
 _CHUNK_BYTES = 4 * 1024**2  # looked at together: eight bytes are held for each
 _HIGH_BITS = np.uint64(0x8080808080808080)
+_FEW = 20  # one word of eight bytes in so many is not ASCII, or fewer: then it pays to look at those alone
 
 
 def unsettled_documents(text: pa.LargeStringArray) -> Int64s:
@@ -58,9 +59,11 @@ def unsettled_documents(text: pa.LargeStringArray) -> Int64s:
 
 
 def _leads(data: npt.NDArray[np.uint8]) -> Int64s:
-    """Where characters start that may be meant. Most words of eight bytes are ASCII and are passed over at once."""
+    """Where characters start that may be meant. In English text most words of eight bytes are ASCII and are passed over."""
     whole = len(data) // 8 * 8
     words = np.flatnonzero(data[:whole].view(np.uint64) & _HIGH_BITS)
+    if len(words) * 8 * _FEW > whole:
+        return np.flatnonzero(data >= _LOWEST_LEAD)
     near = np.concatenate([(words[:, None] * 8 + np.arange(8)).ravel(), np.arange(whole, len(data))])
     found: Int64s = near[data[near] >= _LOWEST_LEAD]
     return found
