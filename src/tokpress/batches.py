@@ -49,6 +49,7 @@ BAD_SPLIT = "bad-split"  # what stands in --split-field names no split
 ON_REQUEST = (EMPTY, OVERLONG)  # left out because the user asked for it: no bad records
 
 PREVIEW_BYTES = 80
+_HARDLY_ANY = 20  # one word of eight in so many holds one
 
 
 def preview(data: bytes) -> str:
@@ -190,6 +191,17 @@ class DocumentBatch:
 
 def count(flags: Flags | None) -> int:
     return 0 if flags is None else int(np.count_nonzero(flags))
+
+
+def places(flags: Flags) -> Int64s:
+    """Where flags are set: `np.flatnonzero`, but twice as fast where hardly any is, as eight are looked at together."""
+    whole = len(flags) // 8 * 8
+    words = np.flatnonzero(flags[:whole].view(np.uint64))
+    if len(words) * 8 * _HARDLY_ANY > whole:
+        return np.flatnonzero(flags)
+    near = np.concatenate([(words[:, None] * 8 + np.arange(8)).ravel(), np.arange(whole, len(flags))])
+    found: Int64s = near[flags[near]]
+    return found
 
 
 def _take(values: npt.NDArray[Any], ends: Int64s, docs: Int64s) -> tuple[npt.NDArray[Any], Int64s]:

@@ -10,11 +10,10 @@ by the reference. The tests go through all of Unicode, so that an upgrade of a l
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokpress.batches import Int64s, string_buffers
+from tokpress.batches import Int64s, places, string_buffers
 
 _ADDED_IN_UNICODE_17 = """
     88F C5C CDC 1ACF-1ADD 1AE0-1AEB 20C1 2B96 A7CE-A7CF A7D2 A7D4 A7F1 FBC3-FBD2 FD90-FD91 FDC8-FDCE 10940-10959
@@ -42,8 +41,6 @@ _HEADS = np.zeros(2**16, np.bool_)  # by a character's first two bytes: may it b
 _HEADS[[int.from_bytes(char.encode()[:2]) for char in UNSETTLED]] = True
 _LOWEST_LEAD = min(UNSETTLED).encode()[0]
 _CHUNK_BYTES = 4 * 1024**2  # looked at together: eight bytes are held for each
-_HIGH_BITS = np.uint64(0x8080808080808080)
-_FEW = 20  # one word of eight bytes in so many is not ASCII, or fewer: then it pays to look at those alone
 
 
 def unsettled_documents(text: pa.LargeStringArray) -> Int64s:
@@ -51,19 +48,8 @@ def unsettled_documents(text: pa.LargeStringArray) -> Int64s:
     starts, data = string_buffers(text)
     suspects = np.empty(0, np.int64)
     for begin in range(int(starts[0]), int(starts[-1]), _CHUNK_BYTES):
-        leads = begin + _leads(data[begin : min(begin + _CHUNK_BYTES, int(starts[-1]))])
+        leads = begin + places(data[begin : min(begin + _CHUNK_BYTES, int(starts[-1]))] >= _LOWEST_LEAD)
         heads = data[leads].astype(np.uint16) << 8 | data[leads + 1]
         suspects = np.union1d(suspects, np.searchsorted(starts, leads[_HEADS[heads]], "right") - 1)
     found: Int64s = suspects[np.asarray(pc.match_substring_regex(text.take(suspects), _PATTERN))]
-    return found
-
-
-def _leads(data: npt.NDArray[np.uint8]) -> Int64s:
-    """Where characters start that may be meant. In English text most words of eight bytes are ASCII and are passed over."""
-    whole = len(data) // 8 * 8
-    words = np.flatnonzero(data[:whole].view(np.uint64) & _HIGH_BITS)
-    if len(words) * 8 * _FEW > whole:
-        return np.flatnonzero(data >= _LOWEST_LEAD)
-    near = np.concatenate([(words[:, None] * 8 + np.arange(8)).ravel(), np.arange(whole, len(data))])
-    found: Int64s = near[data[near] >= _LOWEST_LEAD]
     return found

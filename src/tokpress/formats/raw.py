@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tokpress.batches import Ids, Int64s
+from tokpress.batches import Ids, Int64s, places
 from tokpress.errors import InputError, UsageError
 from tokpress.formats.base import Advance, Export, Part, Write, Written, shards_of
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
@@ -108,7 +108,7 @@ def ends_after(ids: Ids, token: int) -> Int64s:
     """Where documents end that end with `token`, and the end of what follows the last of them, if anything does."""
     found, place = [np.empty(0, np.int64)], 0
     for block in blocks_of(ids):
-        found.append(np.flatnonzero(block == token) + (place + 1))
+        found.append(places(block == token) + (place + 1))
         place += len(block)
     ends = np.concatenate(found)
     cut = place > (ends[-1] if len(ends) else 0)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tokpress.batches import places
 from tokpress.sources.base import Growing
 from tokpress.sources.blocks import BOM, Block, Damage, Oversized, Unfinished
 from tokpress.sources.compression import ByteStream, DamagedStream
@@ -86,7 +87,7 @@ def _block(data: bytes, offset: int) -> Block:
     """Finds the lines of `data`; a missing newline at the very end is fine, and "\\r\\n" ends a line as well. A byte order
     mark at the start of a file says how it is encoded and is no part of the first line."""
     codes = np.frombuffer(data, np.uint8)
-    newlines = np.flatnonzero(codes == _NEWLINE)
+    newlines = places(codes == _NEWLINE)
     starts = np.concatenate([[0], newlines + 1])
     ends = np.append(newlines, len(data))
     if starts[-1] == len(data):  # nothing follows the last newline
