@@ -1,9 +1,9 @@
 """Many mapped files, seen as one array.
 
 In: arrays of one dtype, each a map that lies somewhere in memory. Out: one array that reaches from the lowest of them to the
-end of the highest, and where in it each stands. So rows out of a thousand shards are one gather, without the interpreter's
-lock, as fast as out of one. What lies between the maps belongs to others or to nobody and must not be touched: whoever asks
-has to know that a map holds what he asks for.
+end of the highest, and where in it each stands. So rows out of a thousand shards are gathered together, and not by a call,
+with the interpreter's lock taken again, for each of them. What lies between the maps belongs to others or to nobody and must
+not be touched: whoever asks has to know that a map holds what is asked for.
 """
 
 from __future__ import annotations
