@@ -84,15 +84,19 @@ class TestEndOfTheLoop:
         assert list(tokpress.Loader(data, batch_size=2, threads=3))
         assert running() == []
 
+    @pytest.mark.parametrize("output", ["numpy", "torch"])
     @pytest.mark.parametrize("ending", ["pass", "raise SystemExit(0)", "import os; os._exit(0)"])
-    def test_a_process_ends_in_the_middle(self, store: tokpress.Store, ending: str) -> None:
+    def test_a_process_ends_in_the_middle(self, store: tokpress.Store, ending: str, output: str) -> None:
         code = (
             "import tokpress, math\n"
-            f"data = tokpress.PretokenizedDataset({str(store.path)!r}, seq_len=16, output='numpy')\n"
-            "batches = iter(tokpress.Loader(data, batch_size=2, threads=4, max_epochs=math.inf))\n"
+            f"store = tokpress.open({str(store.path)!r})\n"
+            f"data = tokpress.PretokenizedDataset(store, seq_len=16, output={output!r})\n"
+            "loader = tokpress.Loader(data, batch_size=2, threads=4, max_epochs=math.inf)\n"
+            "batches = iter(loader)\n"
             f"next(batches)\n{ending}\n"
         )
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+        ended = subprocess.run([sys.executable, "-c", code], check=True, timeout=120, stderr=subprocess.PIPE, text=True)
+        assert ended.stderr == ""
 
     def test_damage_reaches_the_loop_through_threads(self, store: tokpress.Store, tmp_path: Path) -> None:
         import shutil

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import finalize
 
 from tokpress.errors import UsageError
 
@@ -30,6 +31,8 @@ class Prefetcher(Generic[Order, Made]):
         self._ahead = ahead
         self._coming: deque[Future[Made]] = deque()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokpress-batch") if threads else None
+        # At the latest before the interpreter takes its modules apart: a script may end in the middle of an epoch.
+        self._end = finalize(self, _end, self._threads)
 
     def __iter__(self) -> Iterator[Made]:
         return self
@@ -50,10 +53,14 @@ class Prefetcher(Generic[Order, Made]):
 
     def close(self) -> None:
         """Gives up what was not asked for; returns when no thread works any more."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=True, cancel_futures=True)
+        self._end()
         self._coming.clear()
         self._orders = iter(())
+
+
+def _end(threads: ThreadPoolExecutor | None) -> None:
+    if threads is not None:
+        threads.shutdown(wait=True, cancel_futures=True)
 
 
 class Event(Protocol):
