@@ -5,8 +5,9 @@
 
 Shuffled batches of 16 sequences, one process, every contender a process of its own, one after the other and several times
 over; ratios are medians over rounds. The bare gather is what NumPy can do at most: rows of a memory map, in random order,
-nothing else. All deliver ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. Then a store of
-10^12 tokens (sparse files): time to the first batch, and to the next one after resuming in the middle.
+nothing else. The loader is compared with it where it gives arrays, and with the peers where it gives tensors, as they do.
+All deliver ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. Then a store of 10^12 tokens
+(sparse files): time to the first batch, and to the next one after resuming in the middle.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import corpus
 import measure
@@ -75,14 +76,16 @@ def run_gather(store: str, seq_len: int, seconds: float, dtype: str) -> dict[str
     return timed(next_batch, seq_len, seconds)
 
 
-def run_tokpress(store: str, seq_len: int, seconds: float, dtype: str, threads: int = 0) -> dict[str, float]:
+def run_tokpress(
+    store: str, seq_len: int, seconds: float, dtype: str, *, threads: int, output: Literal["numpy", "torch"]
+) -> dict[str, float]:
     opened = tokpress.open(store)
     data = tokpress.PretokenizedDataset(
         opened,
         seq_len=seq_len,
         fields=["input_ids"],
         dtype=opened.dtype if dtype == "stored" else dtype,
-        output="numpy",
+        output=output,
     )
     loader = tokpress.Loader(data, batch_size=BATCH, max_epochs=math.inf, threads=threads)
     return timed(iter(loader).__next__, seq_len, seconds)
@@ -99,8 +102,9 @@ def run_all_fields(store: str, seq_len: int, seconds: float, dtype: str) -> dict
 
 CONTENDERS: dict[str, Callable[..., dict[str, float]]] = {
     "gather": run_gather,
-    "tokpress": run_tokpress,
-    "two-threads": partial(run_tokpress, threads=2),
+    "arrays": partial(run_tokpress, threads=0, output="numpy"),
+    "tensors": partial(run_tokpress, threads=0, output="torch"),
+    "ahead": partial(run_tokpress, threads=1, output="torch"),
     "all-fields": run_all_fields,
 }
 
@@ -156,7 +160,7 @@ def compare(
     for _ in range(rounds):
         for name, dtype in ours:
             found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
-        for name in ("tokpress", "two-threads"):
+        for name in ("tensors", "ahead"):
             found.setdefault(f"{name}, shards", []).append(contend(name, shards.path, seq_len, seconds, "stored"))
         for name, out in peers.items():
             found.setdefault(name, []).append(peer("read", name, out, seq_len, seconds))
@@ -164,12 +168,14 @@ def compare(
         shutil.rmtree(out)
     stored = store.manifest.dtype
     names = {
-        "tokpress, stored": f"tokpress.Loader, {stored} as stored",
-        "two-threads, stored": f"tokpress.Loader(threads=2), {stored} as stored",
-        "tokpress, shards": f"tokpress.Loader, {stored} as stored, in {len(shards.shard_token_ends)} shards",
-        "two-threads, shards": "tokpress.Loader(threads=2), the same",
+        "tensors, stored": f"tokpress.Loader(threads=0), tensors of {stored}",
+        "ahead, stored": f"tokpress.Loader as it comes (threads=1), tensors of {stored}",
+        "tensors, shards": f"tokpress.Loader(threads=0), the same in {len(shards.shard_token_ends)} shards",
+        "ahead, shards": f"tokpress.Loader as it comes, the same in {len(shards.shard_token_ends)} shards",
+        "arrays, stored": f"tokpress.Loader(threads=0), arrays of {stored}",
         "gather, stored": f"bare NumPy gather from a memory map, {stored}",
-        "tokpress, int64": "tokpress.Loader, int64",
+        "tensors, int64": "tokpress.Loader(threads=0), tensors of int64",
+        "arrays, int64": "tokpress.Loader(threads=0), arrays of int64",
         "gather, int64": "bare NumPy gather, then astype(int64)",
         "all-fields, int64": "tokpress.Loader, all six fields, tensors",
         "litdata": f"LitData TokensLoader, {'uint16' if stored == 'uint16' else 'int32'}",
@@ -182,9 +188,14 @@ def compare(
         own = f"{run['memory'] / 1e6:,.0f} MB | {run['growth'] / 1e6:,.1f} MB" if "memory" in run else "|"
         print(f"| {names[key]} | {run['tokens_per_s'] / 1e6:,.1f} | {own} |")
     pairs = [
-        ("tokpress, stored", "gather, stored"),
-        ("tokpress, int64", "gather, int64"),
-        *((mine, theirs) for theirs in peers for mine in ("tokpress, stored", "two-threads, stored")),
+        ("arrays, stored", "gather, stored"),
+        ("arrays, int64", "gather, int64"),
+        *(
+            (f"{mine}, {where}", theirs)
+            for theirs in peers
+            for where in ("stored", "shards")
+            for mine in ("tensors", "ahead")
+        ),
     ]
     for mine, theirs in (pair for pair in pairs if pair[0] in found):
         both = zip(found[mine], found[theirs], strict=True)
@@ -292,8 +303,8 @@ def main() -> None:
         return
     rounds, seconds, size = (1, 1.0, 20 * 10**6) if args.quick else (args.rounds, 5.0, 400 * 10**6)
     print(f"{measure.machine()}\n", flush=True)
-    stored = [("gather", "stored"), ("tokpress", "stored"), ("two-threads", "stored")]
-    widened = [("gather", "int64"), ("tokpress", "int64"), ("all-fields", "int64")]
+    stored = [(name, "stored") for name in ("gather", "arrays", "tensors", "ahead")]
+    widened = [(name, "int64") for name in ("gather", "arrays", "tensors", "all-fields")]
     for tokenizer, ours in ((corpus.llama3_50k(), stored), (corpus.llama3(), [*stored, *widened])):
         store, shards = store_of(size, tokenizer), in_shards(size, tokenizer)
         print(f"{store.num_tokens:,} tokens of {tokenizer.name}, {store.manifest.dtype}\n", flush=True)

@@ -41,9 +41,12 @@ class TestSequences:
         assert data.batch(np.array(chosen))["labels"].shape == (4, SEQ_LEN)
         assert data.batch([])["input_ids"].shape == (0, SEQ_LEN)
 
+    @pytest.mark.parametrize("output", ["numpy", "torch"])
     @given(st.integers(1, 400), st.data())
-    def test_of_any_length_in_any_order(self, store: tokpress.Store, seq_len: int, draw: st.DataObject) -> None:
-        data = Data(store, seq_len=seq_len, output="numpy", fields=["input_ids"])
+    def test_of_any_length_in_any_order(
+        self, store: tokpress.Store, output: Any, seq_len: int, draw: st.DataObject
+    ) -> None:
+        data = Data(store, seq_len=seq_len, output=output, fields=["input_ids"])
         chosen = draw.draw(st.lists(st.integers(0, len(data) - 1), min_size=1, max_size=9))
         for row, i in zip(data.batch(chosen)["input_ids"], chosen, strict=True):
             assert row.tolist() == store.tokens(i * seq_len, (i + 1) * seq_len).tolist()

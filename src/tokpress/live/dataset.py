@@ -36,7 +36,7 @@ from tokpress.loader.dataset import (
     Output,
     check_fields,
     checked_dtype,
-    cut_batch,
+    cut_batches,
     tensors_if,
     wants_tensors,
 )
@@ -197,7 +197,7 @@ class LiveDataset:
         ids[...] = rows.ids[own]
         segments = rows.segments.in_rows(own.start, own.stop) if layout.needs_segments else None
         arrays = make_fields(layout, Block(ids, None, None, segments), self._allocate)
-        return tensors_if(self._as_tensors, cut_batch(arrays, 0, len(ids)))
+        return cut_batches(tensors_if(self._as_tensors, arrays), 1)[0]
 
     def state_dict(self) -> dict[str, Any]:
         """Where this data set is: numbers and strings, the same on all ranks; what was only prefetched does not count."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError, UsageError
 from tokpress.loader.fields import FIELDS, Allocate, Array, Block, Layout, make_fields
+from tokpress.loader.gather import gather_with_numpy, gather_with_torch
 from tokpress.loader.stream import Runs, Segments, TokenStream, Verify
 from tokpress.packing import PackingOptions, open_packing
 from tokpress.store.reader import Store, open_store
@@ -77,7 +78,7 @@ class PretokenizedDataset:
             dtype=checked_dtype(dtype, self.store.manifest.tokenizer.vocab_size, needs_sign="labels" in fields),
         )
         self.as_tensors = wants_tensors(output)
-        self.stream = TokenStream(self.store, verify)
+        self.stream = TokenStream(self.store, verify, gather_with_torch if self.as_tensors else gather_with_numpy)
 
     def __repr__(self) -> str:
         where = f"{str(self.store.path)!r}, split={self.store.split_name!r}"
@@ -105,14 +106,13 @@ class PretokenizedDataset:
         """Several sequences with one gather; what torch's `DataLoader` asks for, if a dataset has it."""
         sequences = np.asarray(indices, np.int64)
         arrays = make_batches([Part(self, np.arange(len(sequences)), sequences)], batches=len(sequences))
-        rows = ({name: array[k] for name, array in arrays.items()} for k in range(len(sequences)))
-        return [tensors_if(self.as_tensors, row) for row in rows]
+        return _one_by_one(tensors_if(self.as_tensors, arrays))
 
     def batch(self, indices: Sequence[int] | Int64s) -> Batch:
         """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""
         sequences = np.asarray(indices, np.int64).reshape(-1)
         arrays = make_batches([Part(self, np.arange(len(sequences)), sequences)])
-        return tensors_if(self.as_tensors, cut_batch(arrays, 0, len(sequences)))
+        return cut_batches(tensors_if(self.as_tensors, arrays), 1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def new_memory(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array
 
 
 def make_batches(parts: Sequence[Part], allocate: Allocate = new_memory, *, batches: int = 1) -> dict[str, Array]:
-    """Rows of one or several datasets with the same layout, as so many batches of equal size; `cut_batch` cuts them.
+    """Rows of one or several datasets with the same layout, as so many batches of equal size; `cut_batches` cuts them.
 
     Several small batches at once: what a call costs beside its copying is shared by all of them.
     """
@@ -150,10 +150,18 @@ def make_batches(parts: Sequence[Part], allocate: Allocate = new_memory, *, batc
     return make_fields(layout, Block(ids, real, mask, segments), allocate, batches=batches)
 
 
-def cut_batch(arrays: dict[str, Array], batch: int, size: int) -> dict[str, Array]:
-    """One of the batches, of `size` rows; views."""
-    rows = slice(batch * size, (batch + 1) * size)
-    return {name: array[batch if name == "cu_seqlens" else rows] for name, array in arrays.items()}
+def cut_batches(arrays: Batch, count: int) -> list[Batch]:
+    """So many batches of equal size; views."""
+    return _one_by_one(
+        {
+            name: array if name == "cu_seqlens" else array.reshape(count, len(array) // count, array.shape[1])
+            for name, array in arrays.items()
+        }
+    )
+
+
+def _one_by_one(arrays: Batch) -> list[Batch]:
+    return [dict(zip(arrays, parts, strict=True)) for parts in zip(*arrays.values(), strict=True)]
 
 
 def _placed(part: Part) -> Runs:

@@ -17,7 +17,15 @@ import numpy as np
 
 from tokpress.errors import UsageError
 from tokpress.loader.buffers import BufferPool, PinnedMemory
-from tokpress.loader.dataset import Batch, Part, PretokenizedDataset, cut_batch, make_batches, no_sequences, tensors_if
+from tokpress.loader.dataset import (
+    Batch,
+    Part,
+    PretokenizedDataset,
+    cut_batches,
+    make_batches,
+    no_sequences,
+    tensors_if,
+)
 from tokpress.loader.mixture import Mixture, Stages, Weights
 from tokpress.loader.order import parse_shuffle
 from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
@@ -147,9 +155,9 @@ class Loader:
         if not len(own):  # fewer samples left than ranks
             return [_Step(stop, digests_of(every.digests, 1)[0], None, None)]
         arrays = make_batches(self._parts(own), self._allocate, batches=len(steps))
+        batches = cut_batches(tensors_if(self._as_tensors, arrays), len(steps))
         made = []
-        for k, digest in enumerate(digests_of(every.digests, len(steps))):
-            batch = tensors_if(self._as_tensors, cut_batch(arrays, k, len(own) // len(steps)))
+        for k, (batch, digest) in enumerate(zip(batches, digests_of(every.digests, len(steps)), strict=True)):
             copy = None if self._copier is None else self._copier.start(batch)
             made.append(_Step(start + (k + 1) * size, digest, batch, copy))
         return made

@@ -17,6 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 from tokpress.batches import Int64s
 
 _NOT_THERE = -1
+_SIGNED = {1: np.uint8, 2: np.int16, 4: np.int32}  # by size; of bytes torch has unsigned ones
 
 
 class Maps:
@@ -59,6 +60,7 @@ class Span:
         self.low = low
         self.data = data
         self._windows: dict[int, npt.NDArray[Any]] = {}
+        self._tensors: dict[int, Any] = {}
 
     def windows(self, length: int) -> npt.NDArray[Any]:
         """Row i is the `length` items from i on."""
@@ -67,7 +69,29 @@ class Span:
             self._windows[length] = as_strided(self.data, shape, self.data.strides * 2, writeable=False)
         return self._windows[length]
 
+    def tensor_windows(self, length: int) -> Any:
+        """The same as a tensor, of signed numbers."""
+        if length not in self._tensors:
+            shape = (len(self.data) - length + 1, length)
+            self._tensors[length] = signed_tensor(np.asarray(_Unlocked(self.data))).as_strided(shape, (1, 1))
+        return self._tensors[length]
+
     def matrix(self, length: int, phase: int) -> npt.NDArray[Any]:
         """Row i is the `length` items from `phase + i * length` on."""
         rows = (len(self.data) - phase) // length
         return self.data[phase : phase + rows * length].reshape(rows, length)
+
+
+class _Unlocked:
+    """Memory that nobody may write to, for torch, which has no word for that and would warn of it."""
+
+    def __init__(self, data: npt.NDArray[Any]) -> None:
+        self._data = data  # held
+        self.__array_interface__ = data.__array_interface__ | {"data": (data.ctypes.data, False)}
+
+
+def signed_tensor(array: npt.NDArray[Any]) -> Any:
+    """The same memory. Of unsigned numbers torch can do little more than to convert them."""
+    import torch
+
+    return torch.from_numpy(array.view(_SIGNED[array.itemsize]))

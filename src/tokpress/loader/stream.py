@@ -12,6 +12,7 @@ import mmap
 import sys
 import threading
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,8 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError
-from tokpress.loader.maps import Maps, Span
+from tokpress.loader.gather import Gather, gather_with_numpy
+from tokpress.loader.maps import Maps
 from tokpress.packing.base import Pieces
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import verify_hint
@@ -27,8 +29,8 @@ from tokpress.store.reader import Shard, Store
 
 Verify = Literal["size", "first-touch"]  # sizes are always compared
 
-_GATHER_BYTES = 2**18  # whole rows gathered at once, before they are widened: they stay in the processor's cache
 _LONG_RUN_TOKENS = 64  # from here on a slice a run is faster than an index a token
+_LONG_STRETCH_ROWS = 8  # of rows that follow each other, for which it pays to gather them alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,9 @@ class Segments:
 class TokenStream:
     """The documents of a split, end to end."""
 
-    def __init__(self, store: Store, verify: Verify = "size") -> None:
+    def __init__(self, store: Store, verify: Verify = "size", gather: Gather = gather_with_numpy) -> None:
         self.store = store
+        self._gather = gather
         self.has_mask = any("mask" in receipt.files for receipt in store.manifest.splits[store.split_name].shards)
         self._verify = verify
         self._scattered = False
@@ -92,11 +95,12 @@ class TokenStream:
 
     def __getstate__(self) -> dict[str, Any]:
         """Maps and locks stay here: the other process opens, and checks, for itself."""
-        return {"store": self.store, "verify": self._verify, "scattered": self._scattered}
+        return {"store": self.store, "verify": self._verify, "gather": self._gather, "scattered": self._scattered}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["store"], state["verify"])  # type: ignore[misc]
-        self._scattered = state["scattered"]
+        scattered = state.pop("scattered")
+        self.__init__(**state)  # type: ignore[misc]
+        self._scattered = scattered
 
     def expect(self, *, scattered: bool) -> None:
         """How tokens will be asked for: from all over, or in long runs. Advice to the system, which reads ahead or not."""
@@ -157,14 +161,14 @@ class TokenStream:
     def copy_ids(self, runs: Runs, out: npt.NDArray[Any]) -> None:
         self._open(runs)
         if len(runs):
-            _copy(self._ids, runs, out)
+            _copy(self._gather, self._ids, runs, out)
 
     def copy_mask(self, runs: Runs, out: npt.NDArray[np.uint8]) -> None:
         """1 where there is to be loss. A shard without a mask leaves it as it is."""
         self._open(runs)
         runs = runs.select(self._masks.has(runs.shards))
         if len(runs):
-            _copy(self._masks, runs, out)
+            _copy(self._gather, self._masks, runs, out)
 
     def segments(self, runs: Runs) -> Segments:
         """Cuts runs where a document ends."""
@@ -215,32 +219,29 @@ def _shards_of(runs: Runs) -> list[int]:
     return sorted(set(runs.shards.tolist()))
 
 
-def _copy(maps: Maps, runs: Runs, out: npt.NDArray[Any]) -> None:
+def _copy(gather: Gather, maps: Maps, runs: Runs, out: npt.NDArray[Any]) -> None:
     """Each run to where it belongs, in the way that costs least for runs like these."""
     span, starts = maps.locate(runs.shards, runs.starts)
-    lengths = runs.lengths
-    if (lengths == out.shape[1]).all():
-        _copy_rows(span, starts, runs.rows, out)
-    elif int(lengths.sum()) >= _LONG_RUN_TOKENS * len(runs):
-        columns = (runs.rows, runs.columns, starts, lengths)
-        for row, column, start, length in zip(*(values.tolist() for values in columns), strict=True):
+    rows, columns, lengths = runs.rows, runs.columns, runs.lengths
+    whole = lengths == out.shape[1]
+    if whole.any():
+        for part in _stretches(rows[whole]):
+            gather(span, starts[whole][part], rows[whole][part], out)
+        if whole.all():
+            return
+        rows, columns, lengths, starts = (values[~whole] for values in (rows, columns, lengths, starts))
+    if int(lengths.sum()) >= _LONG_RUN_TOKENS * len(rows):
+        each = (values.tolist() for values in (rows, columns, starts, lengths))
+        for row, column, start, length in zip(*each, strict=True):
             out[row, column : column + length] = span.data[start : start + length]
     else:
         run, within = ragged(lengths)
-        out[runs.rows[run], runs.columns[run] + within] = span.data[starts[run] + within]
+        out[rows[run], columns[run] + within] = span.data[starts[run] + within]
 
 
-def _copy_rows(span: Span, starts: Int64s, rows: Int64s, out: npt.NDArray[Any]) -> None:
-    """Whole rows. Those of one shard, if they do not overlap, are rows of a matrix, and go straight to where they belong."""
-    length = out.shape[1]
-    in_a_row = int(rows[-1] - rows[0]) == len(rows) - 1  # as they rise
-    numbers, phases = np.divmod(starts, length)
-    if in_a_row and out.dtype == span.data.dtype and out.flags.c_contiguous and (phases == phases[0]).all():
-        np.take(span.matrix(length, int(phases[0])), numbers, axis=0, out=out[rows[0] : rows[-1] + 1], mode="clip")
-        return
-    windows = span.windows(length)
-    together = max(_GATHER_BYTES // (length * windows.itemsize), 1)
-    for i in range(0, len(rows), together):
-        gathered = windows[starts[i : i + together]]
-        first = int(rows[i])
-        out[slice(first, first + len(gathered)) if in_a_row else rows[i : i + together]] = gathered
+def _stretches(rows: Int64s) -> list[slice]:
+    """Where rows follow each other, as they do but for a few that cross a shard's end; or all, if it is hardly ever so."""
+    bounds = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+    if len(bounds) > 2 and len(rows) < _LONG_STRETCH_ROWS * len(bounds):
+        return [slice(None)]
+    return [slice(first, last) for first, last in pairwise(bounds)]
