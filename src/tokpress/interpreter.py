@@ -21,5 +21,8 @@ def start_python(
         pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
         start_new_session=new_session,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
+        # NumPy's OpenBLAS starts threads that nobody here has work for, and they wait by spinning.
+        env={"OPENBLAS_NUM_THREADS": "1"}
+        | os.environ
+        | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
     )
