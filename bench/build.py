@@ -1,6 +1,6 @@
 """How fast a store is built: one process against the encoder alone, two workers against one and against the peers.
 
-    python bench/build.py            on the whole corpus; takes about 25 minutes, prints Markdown
+    python bench/build.py            on the whole corpus; takes about 40 minutes, prints Markdown
     python bench/build.py --quick    the same on 100 MB, to see that it works
 
 Every contender is a process of its own, start-up included, on the same file in the same run, one after the other and
@@ -120,7 +120,7 @@ def two_workers(source: Path, rounds: int) -> None:
         measured, facts = build(source, 2)
         two.append(measured)
         uses.append(facts["cpu_use"])
-    size = f"{source.stat().st_size / 1e6:,.0f} MB"
+    size = f"{source.stem}, {source.stat().st_size / 1e6:,.0f} MB"
     print(f"| {size}, start-up included | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|")
     row("tokpress build --workers 1", source, one)
     row("tokpress build --workers 2", source, two)
@@ -184,18 +184,20 @@ def main() -> None:
     scale = 10**8 if args.quick else 10**9
     source = corpus.jsonl_of(scale) if args.quick else corpus.all_jsonl()
     slice_ = corpus.jsonl_of(20 * 10**6)
+    prose = corpus.jsonl_of(3 * scale, prose=True)
     print(f"{measure.machine()}; JSONL, Llama 3 tokenizer\n", flush=True)
     if "one-process" in args.only:
         one_process(source, slice_, args.rounds)
     if "two-workers" in args.only:
         two_workers(source, args.rounds)
         two_workers(corpus.jsonl_of(4 * scale), args.rounds)
+        two_workers(prose, args.rounds)
     if "durability" in args.only:
         durability(corpus.jsonl_of(6 * scale // 10), 3 * args.rounds)
     if "peers" in args.only:
         rounds = max(args.rounds // 2, 1)
         peers(source, slice_, rounds)
-        peers(corpus.jsonl_of(scale, prose=True), corpus.jsonl_of(20 * 10**6, prose=True), rounds)
+        peers(prose, corpus.jsonl_of(20 * 10**6, prose=True), rounds)
     if "memory" in args.only:
         memory((scale, 4 * scale))
 
