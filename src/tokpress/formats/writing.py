@@ -46,13 +46,8 @@ class PartWriter:
     @contextmanager
     def open(self, name: str) -> Iterator[DurableFile]:
         """A file to be written from its start to its end; it exists when the block is left without an error."""
-        file = DurableFile(self._directory / name)
-        try:
+        with DurableFile(self._directory / name) as file:
             yield file
-            file.commit()
-        except BaseException:
-            file.abort()
-            raise
         self._files[name] = file.bytes
 
     def write(self, name: str, blocks: Iterable[Any]) -> None:

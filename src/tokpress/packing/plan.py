@@ -176,14 +176,9 @@ class PlanWriter:
 
     def write(self, name: str, blocks: Iterable[Any]) -> None:
         """One file, from arrays that are little-endian."""
-        file = DurableFile(self.path(name))
-        try:
+        with DurableFile(self.path(name)) as file:
             for block in blocks:
                 file.write(block)
-            file.commit()
-        except BaseException:
-            file.abort()
-            raise
         self._files[name] = FileEntry(file.bytes, file.checksum)
 
     def seal(self, *, pieces: int, sequences: int, waste: Waste) -> None:

@@ -229,14 +229,9 @@ def _linked(source: Path, path: Path, *, copy: bool) -> FileEntry:
 
 
 def _file(path: Path, blocks: Any) -> FileEntry:
-    file = DurableFile(path)
-    try:
+    with DurableFile(path) as file:
         for block in blocks:
             file.write(block)
-        file.commit()
-    except BaseException:
-        file.abort()
-        raise
     return FileEntry(file.bytes, file.checksum)
 
 

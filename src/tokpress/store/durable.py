@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import xxhash
@@ -58,6 +59,22 @@ class DurableFile:
         self._close()
         remove(self._temporary)
 
+    def __enter__(self) -> DurableFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The file exists if the block was left without an error, and else not."""
+        if kind is not None:
+            self.abort()
+            return
+        try:
+            self.commit()
+        except BaseException:
+            self.abort()
+            raise
+
     def _close(self) -> None:
         if not self.closed:
             self.closed = True
@@ -66,13 +83,8 @@ class DurableFile:
 
 def write_file(path: Path, data: bytes) -> None:
     """A small file, whole and synced, its directory too."""
-    file = DurableFile(path)
-    try:
+    with DurableFile(path) as file:
         file.write(data)
-        file.commit()
-    except BaseException:
-        file.abort()
-        raise
     sync_directory(path.parent)
 
 
@@ -91,15 +103,9 @@ def link_or_copy(source: Path, path: Path, *, copy: bool = False) -> str | None:
                 raise
         else:
             return None
-    file = DurableFile(path)
-    try:
-        with source.open("rb", buffering=0) as data:
-            while chunk := data.read(_HASH_CHUNK_BYTES):
-                file.write(chunk)
-        file.commit()
-    except BaseException:
-        file.abort()
-        raise
+    with DurableFile(path) as file, source.open("rb", buffering=0) as data:
+        while chunk := data.read(_HASH_CHUNK_BYTES):
+            file.write(chunk)
     return file.checksum
 
 
