@@ -16,6 +16,7 @@ import tokpress
 from tokpress.errors import StoreError, UsageError
 from tokpress.loader import loader as loader_module
 from tokpress.loader.buffers import BufferPool
+from tokpress.loader.fields import FIELDS
 
 from .conftest import SEQ_LEN
 
@@ -135,19 +136,42 @@ class TestGlobalOrder:
             == expected[: SAMPLES // (world_size * batch_size) * world_size * batch_size]
         )
 
-    @pytest.mark.parametrize("most", [1, 3, 1000])
-    def test_how_many_batches_are_made_at_once(
-        self, sources: Sources, expected: Rows, most: int, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("together", [1, 3, 1000])
+    @pytest.mark.parametrize("planned", [1, 7 * 4, 8192])
+    def test_how_many_steps_are_made_or_planned_at_once(
+        self, sources: Sources, expected: Rows, together: int, planned: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        size = most * 4 * SEQ_LEN * next(iter(sources.values())).layout.token_bytes
-        monkeypatch.setattr(loader_module, "_BUNDLE_BYTES", size)
+        make_and_plan(monkeypatch, sources, together, planned)
         assert Ranks(sources, 1, 4, **MIX).take(SAMPLES // 4) == expected
+
+    def test_nor_does_it_change_any_field(
+        self, store: tokpress.Store, other_store: tokpress.Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Rows of unequal widths (concat knows one token more if labels are shifted) come together, or do not."""
+        options: dict[str, Any] = {"fields": FIELDS, "shift_labels": True, "mask_across_docs": True, "output": "numpy"}
+        mixed = {
+            "web": Data(store, seq_len=SEQ_LEN, **options),
+            "code": Data(other_store, seq_len=SEQ_LEN, method="pad", **options),
+        }
+        runs = []
+        for together, planned in ((1, 1), (1, 8192), (2, 8), (3, 8192), (1000, 8192)):
+            make_and_plan(monkeypatch, mixed, together, planned)
+            batches = itertools.islice(tokpress.Loader(mixed, batch_size=4, seed=5), 30)
+            runs.append([{name: array.tolist() for name, array in batch.items()} for batch in batches])
+        assert all(run == runs[0] for run in runs)
 
     def test_rank_r_takes_the_r_th_part_of_each_step(self, sources: Sources, expected: Rows) -> None:
         for rank in range(3):
             loader = tokpress.Loader(sources, batch_size=2, rank=rank, world_size=3, **MIX)
             for step, batch in enumerate(itertools.islice(loader, 5)):
                 assert rows_of(batch) == expected[step * 6 + rank * 2 : step * 6 + rank * 2 + 2]
+
+
+def make_and_plan(monkeypatch: pytest.MonkeyPatch, sources: Sources, together: int, planned: int) -> None:
+    """So many steps of 4 are made at once, and samples planned."""
+    size = together * 4 * SEQ_LEN * next(iter(sources.values())).layout.token_bytes
+    monkeypatch.setattr(loader_module, "_BUNDLE_BYTES", size)
+    monkeypatch.setattr(loader_module, "PLAN_SAMPLES", planned)
 
 
 STAGES = {32: {"web": 1, "math": 2}}

@@ -18,8 +18,7 @@ import numpy as np
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
-from tokpress.loader.dataset import Part as Placed
-from tokpress.loader.dataset import make_batches
+from tokpress.loader.dataset import make_batches, place
 from tokpress.loader.fields import Array
 from tokpress.store.durable import reserve, sync_file
 from tokpress.store.reader import Store
@@ -106,20 +105,19 @@ def _rows(export: Export, sequences: Sequences, arrays: _Arrays, rows: range) ->
 def _gather(sequences: Sequences, rows: range, maps: dict[str, Array]) -> None:
     """These rows, gathered straight into the maps."""
     gathered: dict[str, Array] = {}
-    place = slice(rows.start, rows.stop)
+    stretch = slice(rows.start, rows.stop)
 
     def allocate(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         if name == "input_ids":
-            gathered[name] = maps["input"][place]
+            gathered[name] = maps["input"][stretch]
         elif name == "loss_mask":
-            gathered[name] = maps["mask"][place].view(np.bool_)
+            gathered[name] = maps["mask"][stretch].view(np.bool_)
         else:  # concat: rows one token wider, so that the last input has its target
             gathered[name] = np.empty(shape, dtype)
         return gathered[name]
 
-    placed = Placed(sequences.data, np.arange(len(rows)), np.arange(rows.start, rows.stop))
-    make_batches([placed], allocate)
+    make_batches([place(sequences.data, np.arange(rows.start, rows.stop))], len(rows), allocate)
     ids = gathered.get("ids", gathered["input_ids"])
-    target = maps["target"][place]
+    target = maps["target"][stretch]
     target[:, : ids.shape[1] - 1] = ids[:, 1:]
     target[:, ids.shape[1] - 1 :] = sequences.data.layout.pad_id

@@ -8,7 +8,7 @@ into the workers of a torch `DataLoader`, and any number of lengths and methods 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, Unpack
@@ -105,48 +105,56 @@ class PretokenizedDataset:
     def __getitems__(self, indices: Sequence[int]) -> list[Batch]:
         """Several sequences with one gather; what torch's `DataLoader` asks for, if a dataset has it."""
         sequences = np.asarray(indices, np.int64)
-        arrays = make_batches([Part(self, np.arange(len(sequences)), sequences)], batches=len(sequences))
+        arrays = make_batches([place(self, sequences)], len(sequences), batches=len(sequences))
         return _one_by_one(tensors_if(self.as_tensors, arrays))
 
     def batch(self, indices: Sequence[int] | Int64s) -> Batch:
         """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""
         sequences = np.asarray(indices, np.int64).reshape(-1)
-        arrays = make_batches([Part(self, np.arange(len(sequences)), sequences)])
+        arrays = make_batches([place(self, sequences)], len(sequences))
         return cut_batches(tensors_if(self.as_tensors, arrays), 1)[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Rows that come from one dataset."""
+class Placed:
+    """Tokens of one dataset, and where among the rows of a batch they belong."""
 
     data: PretokenizedDataset
-    rows: Int64s
-    sequences: Int64s
+    runs: Runs
+
+    def cut(self, bounds: Int64s) -> Iterator[Placed]:
+        """By rows, as `Runs.cut`."""
+        return (Placed(self.data, runs) for runs in self.runs.cut(bounds))
+
+
+def place(data: PretokenizedDataset, sequences: Int64s, rows: Int64s | None = None) -> Placed:
+    """Sequence `sequences[k]` in row `rows[k]`, which rise; or in row k."""
+    runs = data.stream.runs(data.packing.pieces(sequences))
+    return Placed(data, runs if rows is None else runs.in_rows(rows))
 
 
 def new_memory(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:  # noqa: ARG001 - an Allocate
     return np.empty(shape, dtype)
 
 
-def make_batches(parts: Sequence[Part], allocate: Allocate = new_memory, *, batches: int = 1) -> dict[str, Array]:
+def make_batches(
+    placed: Sequence[Placed], rows: int, allocate: Allocate = new_memory, *, batches: int = 1
+) -> dict[str, Array]:
     """Rows of one or several datasets with the same layout, as so many batches of equal size; `cut_batches` cuts them.
 
     Several small batches at once: what a call costs beside its copying is shared by all of them.
     """
-    layout = parts[0].data.layout
-    width = max(part.data.packing.seq_len for part in parts)
-    shape = (sum(len(part.rows) for part in parts), width)
-    ids = allocate("input_ids" if width == layout.seq_len else "ids", shape, layout.dtype)
-    runs = [_placed(part) for part in parts]
-    padded = sum(int(run.lengths.sum()) for run in runs) < ids.size
+    layout = placed[0].data.layout
+    shape = (rows, max(part.data.packing.seq_len for part in placed))
+    ids = allocate("input_ids" if shape[1] == layout.seq_len else "ids", shape, layout.dtype)
+    padded = sum(int(part.runs.lengths.sum()) for part in placed) < ids.size
     if padded:
         ids[...] = layout.pad_id
-    for part, run in zip(parts, runs, strict=True):
-        if len(run):
-            part.data.stream.copy_ids(run, ids)
-    real = _covered(runs, shape) if padded and layout.needs_loss else None
-    mask = _mask(parts, runs, shape) if layout.needs_loss else None
-    segments = _segments(parts, runs) if layout.needs_segments else None
+    for part in placed:
+        part.data.stream.copy_ids(part.runs, ids)
+    real = _covered(placed, shape) if padded and layout.needs_loss else None
+    mask = _mask(placed, shape) if layout.needs_loss else None
+    segments = _segments(placed) if layout.needs_segments else None
     return make_fields(layout, Block(ids, real, mask, segments), allocate, batches=batches)
 
 
@@ -154,7 +162,7 @@ def cut_batches(arrays: Batch, count: int) -> list[Batch]:
     """So many batches of equal size; views."""
     return _one_by_one(
         {
-            name: array if name == "cu_seqlens" else array.reshape(count, len(array) // count, array.shape[1])
+            name: array if name == "cu_seqlens" else array.reshape(count, -1, array.shape[1])
             for name, array in arrays.items()
         }
     )
@@ -164,33 +172,28 @@ def _one_by_one(arrays: Batch) -> list[Batch]:
     return [dict(zip(arrays, parts, strict=True)) for parts in zip(*arrays.values(), strict=True)]
 
 
-def _placed(part: Part) -> Runs:
-    """What is to be copied, with the rows that it has in the batch."""
-    return part.data.stream.runs(part.data.packing.pieces(part.sequences)).in_rows(part.rows)
-
-
-def _covered(runs: Iterable[Runs], shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
+def _covered(placed: Sequence[Placed], shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
     """Where a token stands; the rest is padding."""
     change = np.zeros(shape[0] * shape[1] + 1, np.int8)
-    for run in runs:
-        starts = run.rows * shape[1] + run.columns
+    for part in placed:
+        starts = part.runs.rows * shape[1] + part.runs.columns
         change[starts] += 1
-        change[starts + run.lengths] -= 1
+        change[starts + part.runs.lengths] -= 1
     return np.cumsum(change[:-1], dtype=np.int8).reshape(shape) > 0
 
 
-def _mask(parts: Sequence[Part], runs: Sequence[Runs], shape: tuple[int, int]) -> npt.NDArray[np.uint8] | None:
-    if not any(part.data.stream.has_mask for part in parts):
+def _mask(placed: Sequence[Placed], shape: tuple[int, int]) -> npt.NDArray[np.uint8] | None:
+    if not any(part.data.stream.has_mask for part in placed):
         return None
     mask = np.ones(shape, np.uint8)
-    for part, run in zip(parts, runs, strict=True):
-        if part.data.stream.has_mask and len(run):
-            part.data.stream.copy_mask(run, mask)
+    for part in placed:
+        if part.data.stream.has_mask:
+            part.data.stream.copy_mask(part.runs, mask)
     return mask
 
 
-def _segments(parts: Sequence[Part], runs: Sequence[Runs]) -> Segments:
-    found = [part.data.stream.segments(run) for part, run in zip(parts, runs, strict=True)]
+def _segments(placed: Sequence[Placed]) -> Segments:
+    found = [part.data.stream.segments(part.runs) for part in placed]
     if len(found) == 1:
         return found[0]
     rows, columns, lengths, docs, offsets = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ Array = npt.NDArray[Any]
 Allocate = Callable[[str, tuple[int, ...], np.dtype[Any]], Array]  # memory for the field of this name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """Which fields, and how they are to be."""
 
@@ -37,17 +38,17 @@ class Layout:
     max_docs: int  # in a row; cu_seqlens has room for as many, its padding counted as one
     dtype: np.dtype[Any]  # of input_ids and labels
 
-    @property
+    @cached_property
     def token_bytes(self) -> int:
         """What a token takes in all fields together."""
         return sum(_TOKEN_BYTES.get(name, self.dtype.itemsize) for name in self.fields)
 
-    @property
+    @cached_property
     def needs_segments(self) -> bool:
         bounds = {"position_ids", "cu_seqlens", "doc_ids"}
         return bool(bounds & set(self.fields)) or (self.mask_across_docs and self.needs_loss)
 
-    @property
+    @cached_property
     def needs_loss(self) -> bool:
         return "labels" in self.fields or "loss_mask" in self.fields
 

@@ -27,10 +27,10 @@ _forked = False
 
 def gather_with_numpy(span: Span, starts: Int64s, rows: Int64s, out: npt.NDArray[Any]) -> None:
     length = out.shape[1]
-    if _fits(span, rows, out):
+    if (straight := _straight(span, rows, out)) is not None:
         numbers, phases = np.divmod(starts, length)
         if (phases == phases[0]).all():  # of one shard, and they do not overlap: rows of a matrix
-            np.take(span.matrix(length, int(phases[0])), numbers, axis=0, out=out[_place(rows)], mode="clip")
+            np.take(span.matrix(length, int(phases[0])), numbers, axis=0, out=straight, mode="clip")
             return
     windows = span.windows(length)
     for part in _parts(len(rows), _NUMPY_BYTES // windows[0].nbytes):
@@ -44,8 +44,8 @@ def gather_with_torch(span: Span, starts: Int64s, rows: Int64s, out: npt.NDArray
     import torch
 
     windows, places = span.tensor_windows(out.shape[1]), torch.from_numpy(starts)
-    if _fits(span, rows, out):
-        torch.index_select(windows, 0, places, out=signed_tensor(out[_place(rows)]))
+    if (straight := _straight(span, rows, out)) is not None:
+        torch.index_select(windows, 0, places, out=signed_tensor(straight))
         return
     together = max(_TORCH_BYTES // windows[0].nbytes, 1)
     held = np.empty((min(together, len(rows)), out.shape[1]), span.data.dtype)
@@ -59,9 +59,11 @@ def gather_with_torch(span: Span, starts: Int64s, rows: Int64s, out: npt.NDArray
             out[where] = gathered
 
 
-def _fits(span: Span, rows: Int64s, out: npt.NDArray[Any]) -> bool:
-    """Whether rows can go straight to where they belong."""
-    return isinstance(_place(rows), slice) and out.dtype == span.data.dtype and out.flags.c_contiguous
+def _straight(span: Span, rows: Int64s, out: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """These rows of `out`, if they can be copied there as they are."""
+    place = _place(rows)
+    fits = isinstance(place, slice) and out.dtype == span.data.dtype and out.flags.c_contiguous
+    return out[place] if fits else None
 
 
 def _place(rows: Int64s) -> slice | Int64s:

@@ -9,28 +9,19 @@ sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tokpress.errors import UsageError
 from tokpress.loader.buffers import BufferPool, PinnedMemory
-from tokpress.loader.dataset import (
-    Batch,
-    Part,
-    PretokenizedDataset,
-    cut_batches,
-    make_batches,
-    no_sequences,
-    tensors_if,
-)
+from tokpress.loader.dataset import Batch, PretokenizedDataset, cut_batches, make_batches, no_sequences, tensors_if
 from tokpress.loader.mixture import Mixture, Stages, Weights
 from tokpress.loader.order import parse_shuffle
+from tokpress.loader.plan import PLAN_SAMPLES, Plan, place_samples
 from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.provenance import Seen, seen_in, steps_with
-from tokpress.loader.schedule import Assignment, Schedule
+from tokpress.loader.schedule import Schedule
 from tokpress.loader.state import (
     BatchState,
     SourceState,
@@ -86,6 +77,9 @@ class Loader:
         first = next(iter(self._sources.values()))
         self._as_tensors = first.as_tensors
         self._bundle_steps = max(_BUNDLE_BYTES // (batch_size * first.seq_len * first.layout.token_bytes), 1)
+        self._plan_steps = self._bundle_steps * max(
+            PLAN_SAMPLES // (self._bundle_steps * self._sharing.step_samples), 1
+        )
         sizes = {name: len(source) for name, source in self._sources.items()}
         mixture = Mixture(
             sizes,
@@ -132,8 +126,11 @@ class Loader:
 
     def _batches(self, ticket: int) -> Iterator[Batch]:
         arrivals = None if self._copier is None else InFlight(self._copier)
-        bundles = self._history.bundles(self._step, most=self._bundle_steps)
-        with closing(Prefetcher(self._make, bundles, threads=self._threads, ahead=self._prefetch)) as made:
+        stretches = self._history.stretches(self._step, most=self._plan_steps)
+        plans = Prefetcher(self._plan, stretches, threads=min(self._threads, 1), ahead=1)
+        bundles = (bundle for plan in plans for bundle in plan.cut(self._bundle_steps))
+        made = Prefetcher(self._make, bundles, threads=self._threads, ahead=self._prefetch)
+        with closing(plans), closing(made):
             for step in (step for bundle in made for step in bundle):
                 if ticket != self._ticket:
                     raise UsageError("this iterator is out of date: a newer one, or load_state_dict, has taken over.")
@@ -144,32 +141,28 @@ class Loader:
                 elif step.batch is not None:
                     yield step.batch
 
-    def _make(self, steps: range) -> list[_Step]:
-        """Several full steps at once, or one that may not be full."""
+    def _plan(self, steps: range) -> Plan:
+        """Several full steps, or one that may not be full."""
         start, first_stop = self._history.samples_of(steps[0])
         stop = self._history.samples_of(steps[-1])[1]
         size = first_stop - start
         every = self._schedule.samples(start, stop)
         whole = size == self._sharing.step_samples
         own = every[self._sharing.own_of_many(len(steps)) if whole else self._sharing.own(size)]
-        if not len(own):  # fewer samples left than ranks
-            return [_Step(stop, digests_of(every.digests, 1)[0], None, None)]
-        arrays = make_batches(self._parts(own), self._allocate, batches=len(steps))
-        batches = cut_batches(tensors_if(self._as_tensors, arrays), len(steps))
-        made = []
-        for k, (batch, digest) in enumerate(zip(batches, digests_of(every.digests, len(steps)), strict=True)):
-            copy = None if self._copier is None else self._copier.start(batch)
-            made.append(_Step(start + (k + 1) * size, digest, batch, copy))
-        return made
+        sources = [self._sources[name] for name in self._schedule.mixture.names]
+        stops = range(first_stop, stop + 1, size)
+        return Plan(stops, digests_of(every.digests, len(steps)), len(own), place_samples(sources, own))
 
-    def _parts(self, own: Assignment) -> Sequence[Part]:
-        if len(self._sources) == 1:
-            return [Part(self._sources[self._schedule.mixture.names[0]], np.arange(len(own)), own.sequences)]
-        parts = []
-        for source in np.unique(own.sources).tolist():
-            rows = np.flatnonzero(own.sources == source)
-            parts.append(Part(self._sources[self._schedule.mixture.names[source]], rows, own.sequences[rows]))
-        return parts
+    def _make(self, plan: Plan) -> list[_Step]:
+        if not plan.rows:  # fewer samples left than ranks
+            return [_Step(plan.stops[0], plan.digests[0], None, None)]
+        arrays = make_batches(plan.placed, plan.rows, self._allocate, batches=len(plan.stops))
+        batches = cut_batches(tensors_if(self._as_tensors, arrays), len(plan.stops))
+        made = []
+        for stop, digest, batch in zip(plan.stops, plan.digests, batches, strict=True):
+            copy = None if self._copier is None else self._copier.start(batch)
+            made.append(_Step(stop, digest, batch, copy))
+        return made
 
     def state_dict(self) -> dict[str, Any]:
         """Where this loader is: numbers and strings, the same on all ranks; whatever was only prefetched does not count."""

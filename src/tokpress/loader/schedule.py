@@ -1,18 +1,14 @@
 """Sample number -> which sequence of which source: the one global order that all ranks, batch sizes and threads share.
 
 In: sources, seed, shuffle, mixture. Out: for samples [start, stop) the source and sequence of each, and a digest of them.
-Only the sample's number counts, so any rank can enter anywhere. Samples are worked out some thousands at a time and kept
-for the steps that follow: a NumPy call costs the same for a batch as for many of them.
+Only the sample's number counts, so any rank can enter anywhere.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +19,6 @@ from tokpress.loader.base import Order
 from tokpress.loader.mixture import Mixture
 from tokpress.loader.order import Shuffle, make_order
 from tokpress.loader.permutation import derive_keys
-
-WINDOW_SAMPLES = 8192
-_KEPT_WINDOWS = 4  # threads may be a little behind each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +34,6 @@ class Assignment:
 
     def __len__(self) -> int:
         return len(self.sequences)
-
-
-class _Window(NamedTuple):
-    """Samples [start, stop) as they were worked out."""
-
-    start: int
-    stop: int
-    assignment: Assignment
 
 
 class Schedule:
@@ -72,8 +57,6 @@ class Schedule:
         self._block_samples = block_samples
         self._counts = np.array([sizes[name] for name in self._names], np.int64)
         self._name_keys = np.array([derive_keys("source", name, count=1)[0] for name in self._names], np.uint64)
-        self._windows: deque[_Window] = deque(maxlen=_KEPT_WINDOWS)
-        self._lock = threading.Lock()
         self.order = lru_cache(maxsize=4 * len(sizes))(self._make_order)
 
     def _make_order(self, name: str, epoch: int) -> Order:
@@ -82,24 +65,6 @@ class Schedule:
 
     def samples(self, start: int, stop: int) -> Assignment:
         """What samples [start, stop) are; `stop` is not beyond the end."""
-        with self._lock:  # two threads that want the same samples: one works them out
-            window = next((w for w in reversed(self._windows) if w.start <= start and stop <= w.stop), None)
-            if window is None:
-                window = self._open_window(start, stop)
-        return window.assignment[start - window.start : stop - window.start]
-
-    def _open_window(self, start: int, stop: int) -> _Window:
-        """Works out what is asked for and, if that goes on where it was before, more and more beyond it."""
-        near = self._windows and self._windows[-1].start <= start <= self._windows[-1].stop
-        ahead = min(2 * len(self._windows[-1].assignment), WINDOW_SAMPLES) if near else 0
-        stop = max(stop, start + ahead)
-        if self.total is not None:
-            stop = min(stop, self.total)
-        window = _Window(start, stop, self._assign(start, stop))
-        self._windows.append(window)
-        return window
-
-    def _assign(self, start: int, stop: int) -> Assignment:
         samples = np.arange(start, stop, dtype=np.int64)
         sources, draws = self.mixture.draws(samples)
         epochs, positions = np.divmod(draws, self._counts[sources])

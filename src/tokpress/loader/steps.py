@@ -74,7 +74,7 @@ class StepHistory:
             return start, min(stop, self.batches[index + 1].sample)
         return start, stop if self._total is None else min(stop, self._total)
 
-    def bundles(self, step: int, *, most: int) -> Iterator[range]:
+    def stretches(self, step: int, *, most: int) -> Iterator[range]:
         """All steps from this one on, several together: 1, then 2, 4, ... so that the first one comes soon.
 
         They belong to the last batch size; a last step that is not full stands alone.

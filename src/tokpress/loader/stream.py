@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -35,27 +36,31 @@ _LONG_STRETCH_ROWS = 8  # of rows that follow each other, for which it pays to g
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Pieces that lie within one shard each; `starts` and `stops` count from the start of that shard."""
+    """Pieces that lie within one shard each, in the order of rows, then columns."""
 
     rows: Int64s
     columns: Int64s
     shards: Int64s
-    starts: Int64s
-    stops: Int64s
+    starts: Int64s  # in that shard
+    lengths: Int64s
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def lengths(self) -> Int64s:
-        return self.stops - self.starts
-
     def in_rows(self, rows: Int64s) -> Runs:
-        """The same with row k as `rows[k]`."""
-        return Runs(rows[self.rows], self.columns, self.shards, self.starts, self.stops)
+        """The same with row k as `rows[k]`; these rise."""
+        return Runs(rows[self.rows], self.columns, self.shards, self.starts, self.lengths)
 
     def select(self, which: Any) -> Runs:
-        return Runs(self.rows[which], self.columns[which], self.shards[which], self.starts[which], self.stops[which])
+        return Runs(self.rows[which], self.columns[which], self.shards[which], self.starts[which], self.lengths[which])
+
+    def cut(self, bounds: Int64s) -> Iterator[Runs]:
+        """Those of rows bounds[k] to bounds[k + 1] - 1, which are counted from 0 then, for one k after the other."""
+        places = self.rows.searchsorted(bounds).tolist()
+        for first, (begin, end) in zip(bounds[:-1].tolist(), pairwise(places), strict=True):
+            here = slice(begin, end)
+            rows = self.rows[here] - first
+            yield Runs(rows, self.columns[here], self.shards[here], self.starts[here], self.lengths[here])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ class TokenStream:
         self._verify = verify
         self._scattered = False
         self._sound: dict[int, Shard] = {}
+        self._unseen = set(np.flatnonzero(np.diff(store.shard_token_ends, prepend=0)).tolist())  # those with tokens
         self._ids = Maps(len(store.shard_token_ends), store.dtype)
         self._masks = Maps(len(store.shard_token_ends), np.dtype(np.uint8))
         self._lock = threading.Lock()
@@ -122,12 +128,12 @@ class TokenStream:
                     self._masks.add(index, shard.mask)
                 self._ids.add(index, shard.ids)
                 self._sound[index] = shard  # last: others take it as it is, without the lock
+                self._unseen.discard(index)
         return shard
 
     def _open(self, runs: Runs) -> None:
         """Maps what is touched for the first time."""
-        there = self._ids.has(runs.shards)
-        if not there.all():
+        if self._unseen and not (there := self._ids.has(runs.shards)).all():
             for index in np.unique(runs.shards[~there]).tolist():
                 self.shard(index)
 
@@ -148,14 +154,13 @@ class TokenStream:
         last = self._token_ends.searchsorted(pieces.stops)  # the shard of the last token, as no piece is empty
         if (first == last).all():
             begin = self._token_starts[first]
-            return Runs(pieces.rows, pieces.columns, first, pieces.starts - begin, pieces.stops - begin)
+            return Runs(pieces.rows, pieces.columns, first, pieces.starts - begin, pieces.stops - pieces.starts)
         piece, within = ragged(last - first + 1)
         shards = first[piece] + within
         starts = np.maximum(pieces.starts[piece], self._token_starts[shards])
         stops = np.minimum(pieces.stops[piece], self._token_ends[shards])
         columns = pieces.columns[piece] + starts - pieces.starts[piece]
-        begin = self._token_starts[shards]
-        runs = Runs(pieces.rows[piece], columns, shards, starts - begin, stops - begin)
+        runs = Runs(pieces.rows[piece], columns, shards, starts - self._token_starts[shards], stops - starts)
         return runs.select(runs.lengths > 0)  # a shard may have documents, but no tokens
 
     def copy_ids(self, runs: Runs, out: npt.NDArray[Any]) -> None:
@@ -176,7 +181,11 @@ class TokenStream:
         for index in _shards_of(runs):
             here = np.flatnonzero(runs.shards == index)
             rows, columns, lengths, docs, offsets = cut_at_documents(
-                self.shard(index).ends, runs.rows[here], runs.columns[here], runs.starts[here], runs.stops[here]
+                self.shard(index).ends,
+                runs.rows[here],
+                runs.columns[here],
+                runs.starts[here],
+                runs.starts[here] + runs.lengths[here],
             )
             parts.append((rows, columns, lengths, docs + self._doc_starts[index], offsets))
         joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
@@ -224,11 +233,13 @@ def _copy(gather: Gather, maps: Maps, runs: Runs, out: npt.NDArray[Any]) -> None
     span, starts = maps.locate(runs.shards, runs.starts)
     rows, columns, lengths = runs.rows, runs.columns, runs.lengths
     whole = lengths == out.shape[1]
-    if whole.any():
+    count = np.count_nonzero(whole)
+    if count == len(out):
+        gather(span, starts, rows, out)
+        return
+    if count:
         for part in _stretches(rows[whole]):
             gather(span, starts[whole][part], rows[whole][part], out)
-        if whole.all():
-            return
         rows, columns, lengths, starts = (values[~whole] for values in (rows, columns, lengths, starts))
     if int(lengths.sum()) >= _LONG_RUN_TOKENS * len(rows):
         each = (values.tolist() for values in (rows, columns, starts, lengths))
