@@ -150,7 +150,9 @@ def _tiles(layout: Layout, rows: int, segments: Segments) -> _Tiles:
 
 
 def _fill_positions(tiles: _Tiles, out: Array) -> None:
-    out.reshape(-1)[...] = np.arange(tiles.bounds[-1]) - np.repeat(tiles.bounds[:-1], tiles.lengths)
+    flat = out.reshape(-1)
+    flat[...] = np.arange(len(flat))
+    flat -= np.repeat(tiles.bounds[:-1], tiles.lengths)
 
 
 def _fill_docs(tiles: _Tiles, out: Array) -> None:

@@ -48,7 +48,7 @@ class Loader:
     mixture; the others keep their proportions.
     `stages`: {sample: weights}: other weights, or another source, from that sample of the global order on.
     `drop_last`: leave out what does not fill the last step, so that all ranks make the same number of steps.
-    `threads`: make batches ahead, `prefetch` of them (small ones in bundles); 0: when they are asked for.
+    `threads`: make batches ahead, at least `prefetch` of them (small ones in bundles); 0: when they are asked for.
     `device`: a CUDA device to copy batches to, beside the training step.
     """
 
@@ -73,10 +73,11 @@ class Loader:
         _check_sources(self._sources)
         self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
         self._drop_last = drop_last
-        self._threads, self._prefetch = threads, max(prefetch, threads)
+        self._threads = threads
         first = next(iter(self._sources.values()))
         self._as_tensors = first.as_tensors
         self._bundle_steps = max(_BUNDLE_BYTES // (batch_size * first.seq_len * first.layout.token_bytes), 1)
+        self._bundles_ahead = max(math.ceil(prefetch / self._bundle_steps), min(prefetch, 2), threads)
         self._plan_steps = self._bundle_steps * max(
             PLAN_SAMPLES // (self._bundle_steps * self._sharing.step_samples), 1
         )
@@ -129,7 +130,7 @@ class Loader:
         stretches = self._history.stretches(self._step, most=self._plan_steps)
         plans = Prefetcher(self._plan, stretches, threads=min(self._threads, 1), ahead=1)
         bundles = (bundle for plan in plans for bundle in plan.cut(self._bundle_steps))
-        made = Prefetcher(self._make, bundles, threads=self._threads, ahead=self._prefetch)
+        made = Prefetcher(self._make, bundles, threads=self._threads, ahead=self._bundles_ahead)
         with closing(plans), closing(made):
             for step in (step for bundle in made for step in bundle):
                 if ticket != self._ticket:
