@@ -37,7 +37,6 @@ from tokpress.loader.dataset import (
     check_fields,
     checked_dtype,
     cut_batches,
-    tensors_if,
     wants_tensors,
 )
 from tokpress.loader.fields import Block, Layout, make_fields
@@ -197,7 +196,7 @@ class LiveDataset:
         ids[...] = rows.ids[own]
         segments = rows.segments.in_rows(own.start, own.stop) if layout.needs_segments else None
         arrays = make_fields(layout, Block(ids, None, None, segments), self._allocate)
-        return cut_batches(tensors_if(self._as_tensors, arrays), 1)[0]
+        return next(cut_batches(arrays, 1, self._as_tensors))
 
     def state_dict(self) -> dict[str, Any]:
         """Where this data set is: numbers and strings, the same on all ranks; what was only prefetched does not count."""

@@ -106,13 +106,13 @@ class PretokenizedDataset:
         """Several sequences with one gather; what torch's `DataLoader` asks for, if a dataset has it."""
         sequences = np.asarray(indices, np.int64)
         arrays = make_batches([place(self, sequences)], len(sequences), batches=len(sequences))
-        return _one_by_one(tensors_if(self.as_tensors, arrays))
+        return list(_one_by_one(arrays, len(sequences), self.as_tensors))
 
     def batch(self, indices: Sequence[int] | Int64s) -> Batch:
         """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""
         sequences = np.asarray(indices, np.int64).reshape(-1)
         arrays = make_batches([place(self, sequences)], len(sequences))
-        return cut_batches(tensors_if(self.as_tensors, arrays), 1)[0]
+        return next(cut_batches(arrays, 1, self.as_tensors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +158,18 @@ def make_batches(
     return make_fields(layout, Block(ids, real, mask, segments), allocate, batches=batches)
 
 
-def cut_batches(arrays: Batch, count: int) -> list[Batch]:
-    """So many batches of equal size; views."""
-    return _one_by_one(
-        {
-            name: array if name == "cu_seqlens" else array.reshape(count, -1, array.shape[1])
-            for name, array in arrays.items()
-        }
-    )
+def cut_batches(arrays: dict[str, Array], count: int, as_tensors: bool) -> Iterator[Batch]:
+    """So many batches of equal size, in the same memory; each is cut when it is asked for."""
+    cut = {
+        name: array if name == "cu_seqlens" else array.reshape(count, -1, array.shape[1])
+        for name, array in arrays.items()
+    }
+    return _one_by_one(cut, count, as_tensors)
 
 
-def _one_by_one(arrays: Batch) -> list[Batch]:
-    return [dict(zip(arrays, parts, strict=True)) for parts in zip(*arrays.values(), strict=True)]
+def _one_by_one(arrays: dict[str, Array], count: int, as_tensors: bool) -> Iterator[Batch]:
+    for k in range(count):
+        yield tensors_if(as_tensors, {name: array[k] for name, array in arrays.items()})
 
 
 def _covered(placed: Sequence[Placed], shape: tuple[int, int]) -> npt.NDArray[np.bool_]:

@@ -9,17 +9,18 @@ sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 from tokpress.errors import UsageError
 from tokpress.loader.buffers import BufferPool, PinnedMemory
-from tokpress.loader.dataset import Batch, PretokenizedDataset, cut_batches, make_batches, no_sequences, tensors_if
+from tokpress.loader.dataset import Batch, PretokenizedDataset, cut_batches, make_batches, no_sequences
 from tokpress.loader.mixture import Mixture, Stages, Weights
 from tokpress.loader.order import parse_shuffle
 from tokpress.loader.plan import PLAN_SAMPLES, Plan, place_samples
-from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
+from tokpress.loader.prefetch import InFlight, Prefetcher, copier_to
 from tokpress.loader.provenance import Seen, seen_in, steps_with
 from tokpress.loader.schedule import Schedule
 from tokpress.loader.state import (
@@ -132,15 +133,13 @@ class Loader:
         bundles = (bundle for plan in plans for bundle in plan.cut(self._bundle_steps))
         made = Prefetcher(self._make, bundles, threads=self._threads, ahead=self._bundles_ahead)
         with closing(plans), closing(made):
-            for step in (step for bundle in made for step in bundle):
+            for stop, digest, batch in chain.from_iterable(made):
                 if ticket != self._ticket:
                     raise UsageError("this iterator is out of date: a newer one, or load_state_dict, has taken over.")
-                self._samples, self._step = step.stop, self._step + 1
-                self._digest = add_digests(self._digest, step.digest)
-                if step.copy is not None and arrivals is not None:
-                    yield arrivals.receive(step.copy)
-                elif step.batch is not None:
-                    yield step.batch
+                self._samples, self._step = stop, self._step + 1
+                self._digest = add_digests(self._digest, digest)
+                if batch is not None:
+                    yield batch if arrivals is None else arrivals.receive(batch)
 
     def _plan(self, steps: range) -> Plan:
         """Several full steps, or one that may not be full."""
@@ -154,16 +153,15 @@ class Loader:
         stops = range(first_stop, stop + 1, size)
         return Plan(stops, digests_of(every.digests, len(steps)), len(own), place_samples(sources, own))
 
-    def _make(self, plan: Plan) -> list[_Step]:
-        if not plan.rows:  # fewer samples left than ranks
-            return [_Step(plan.stops[0], plan.digests[0], None, None)]
-        arrays = make_batches(plan.placed, plan.rows, self._allocate, batches=len(plan.stops))
-        batches = cut_batches(tensors_if(self._as_tensors, arrays), len(plan.stops))
-        made = []
-        for stop, digest, batch in zip(plan.stops, plan.digests, batches, strict=True):
-            copy = None if self._copier is None else self._copier.start(batch)
-            made.append(_Step(stop, digest, batch, copy))
-        return made
+    def _make(self, plan: Plan) -> Iterator[tuple[int, int, Any]]:
+        """For each step: up to which sample it goes, its digest, and this rank's batch, or the batch on its way."""
+        batches: Iterable[Any] = [None]  # fewer samples left than ranks, in a step that stands alone
+        if plan.rows:
+            arrays = make_batches(plan.placed, plan.rows, self._allocate, batches=len(plan.stops))
+            batches = cut_batches(arrays, len(plan.stops), self._as_tensors)
+            if self._copier is not None:
+                batches = [self._copier.start(batch) for batch in batches]
+        return zip(plan.stops, plan.digests, batches, strict=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Where this loader is: numbers and strings, the same on all ranks; whatever was only prefetched does not count."""
@@ -215,15 +213,6 @@ class Loader:
         if name not in self._sources or (source is None and len(self._sources) > 1):
             raise UsageError(f"source={source!r}: give one of {', '.join(self._sources)}.")
         return steps_with(doc, self._sources[name], name, epoch, self._schedule, self._history)
-
-
-class _Step(NamedTuple):
-    """A step as it was made: up to where, the digest of all ranks' samples, and this rank's batch."""
-
-    stop: int
-    digest: int
-    batch: Batch | None
-    copy: Copy | None
 
 
 def _check_sources(sources: dict[str, PretokenizedDataset]) -> None:
