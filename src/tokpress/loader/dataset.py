@@ -8,7 +8,7 @@ into the workers of a torch `DataLoader`, and any number of lengths and methods 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, Unpack
@@ -168,8 +168,9 @@ def cut_batches(arrays: dict[str, Array], count: int, as_tensors: bool) -> Itera
 
 
 def _one_by_one(arrays: dict[str, Array], count: int, as_tensors: bool) -> Iterator[Batch]:
+    deliver = _delivered_as(as_tensors)
     for k in range(count):
-        yield tensors_if(as_tensors, {name: array[k] for name, array in arrays.items()})
+        yield {name: deliver(array[k]) for name, array in arrays.items()}
 
 
 def _covered(placed: Sequence[Placed], shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
@@ -203,13 +204,13 @@ def _segments(placed: Sequence[Placed]) -> Segments:
     return Segments(rows[order], columns[order], lengths[order], docs[order], offsets[order])
 
 
-def tensors_if(as_tensors: bool, batch: dict[str, Array]) -> Batch:
-    """The same memory as torch tensors, if wanted."""
+def _delivered_as(as_tensors: bool) -> Callable[[Array], Any]:
+    """The same memory, as a tensor or as it is."""
     if not as_tensors:
-        return batch
+        return lambda array: array
     import torch
 
-    return {name: torch.from_numpy(array) for name, array in batch.items()}
+    return torch.from_numpy
 
 
 def _split_of(store: Store | str | os.PathLike[str], split: str) -> Store:
