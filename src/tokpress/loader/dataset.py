@@ -130,7 +130,7 @@ class Placed:
 def place(data: PretokenizedDataset, sequences: Int64s, rows: Int64s | None = None) -> Placed:
     """Sequence `sequences[k]` in row `rows[k]`, which rise; or in row k."""
     runs = data.stream.runs(data.packing.pieces(sequences))
-    return Placed(data, runs if rows is None else runs.in_rows(rows))
+    return Placed(data, runs if rows is None else runs.moved_to(rows))
 
 
 def new_memory(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:  # noqa: ARG001 - an Allocate

@@ -47,7 +47,7 @@ class Runs:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def in_rows(self, rows: Int64s) -> Runs:
+    def moved_to(self, rows: Int64s) -> Runs:
         """The same with row k as `rows[k]`; these rise."""
         return Runs(rows[self.rows], self.columns, self.shards, self.starts, self.lengths)
 
