@@ -272,7 +272,7 @@ assert getattr(tokenizer._encoder._home.crew, "pids", None) == pids  # nobody el
 """
 
 LOADER = """
-import sys
+import sys, threading
 from torch.utils.data import DataLoader
 from tokpress import ParallelTokenizer
 from tokpress.live.costs import Costs
@@ -293,6 +293,9 @@ if __name__ == "__main__":
     workers = 2 if start == "fork" else 1  # a spawned one imports torch again
     loader = DataLoader(data, batch_size=None, num_workers=workers, multiprocessing_context=start)
     assert list(loader) == expected
+    for thread in threading.enumerate():  # of multiprocessing: one that is cut off at the end leaves a semaphore behind
+        if thread.name.startswith("QueueFeeder"):
+            thread.join()
 """
 
 EXIT = """
