@@ -112,6 +112,11 @@ class TestOneEpoch:
         ):
             iter(tokpress.Loader(data, batch_size=1000, world_size=4))
 
+    @pytest.mark.parametrize("wrong", [{"threads": -1}, {"prefetch": 0}])
+    def test_threads_that_cannot_be_are_named_at_once(self, data: Data, wrong: dict[str, int]) -> None:
+        with pytest.raises(UsageError, match=r"threads=-1, .*give threads=0 or more|prefetch=0: .*at least 1"):
+            tokpress.Loader(data, batch_size=4, **wrong)  # type: ignore[arg-type]
+
     def test_every_seed_has_its_own(self, data: Data) -> None:
         orders = {tuple(Ranks(data, 1, 8, seed=seed).take(3)) for seed in range(5)}
         assert len(orders) == 5

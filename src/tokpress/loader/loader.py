@@ -72,6 +72,11 @@ class Loader:
     ) -> None:
         self._sources = dict(data) if isinstance(data, Mapping) else {SINGLE: data}
         _check_sources(self._sources)
+        if threads < 0 or prefetch < 1:
+            raise UsageError(
+                f"threads={threads}, prefetch={prefetch}: give threads=0 or more (0 makes batches when they are asked for) "
+                "and a prefetch of at least 1."
+            )
         self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
         self._drop_last = drop_last
         self._threads = threads
