@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Unpack
 
@@ -35,6 +35,7 @@ from tokpress.store.durable import make_directory, sync_directory
 from tokpress.store.lock import StoreLock
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
+from tokpress.threads import thread_pool
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 Progress = Callable[[int, int], None]  # bytes just done, and those of the whole export
@@ -162,14 +163,9 @@ def _write(parts: list[Part], target: Target, workers: int, progress: Progress |
     # Known before anything is written: a part may make a file whole again, by its size, that others have lost.
     left = [part for part in parts if part.name not in written]
     advance(sum(part.bytes for part in parts if part.name in written))
-    with ThreadPoolExecutor(max(min(workers, len(left)), 1), thread_name_prefix="export") as pool:
-        futures = [pool.submit(write, part) for part in left]
-        try:
-            for future in as_completed(futures):
-                written.update([future.result()])
-        except BaseException:  # parts that are under way end, others do not begin
-            pool.shutdown(cancel_futures=True)
-            raise
+    with thread_pool(max(min(workers, len(left)), 1), "export") as pool:
+        for future in as_completed([pool.submit(write, part) for part in left]):
+            written.update([future.result()])
     return {part.name: written[part.name] for part in parts}
 
 

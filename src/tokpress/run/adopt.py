@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
@@ -47,6 +46,7 @@ from tokpress.store.manifest import (
     shard_name,
 )
 from tokpress.store.reader import Store
+from tokpress.threads import thread_pool
 
 Progress = Callable[[int, int], None]  # bytes just done, and those of all files
 _SEARCHED = ("nanogpt", "llmc")  # formats without an index: documents end with EOS
@@ -150,14 +150,10 @@ def _adopt(
             _write_shard(directory, unit, file, copy=copy)
         return file.tokens * file.dtype.itemsize
 
-    with ThreadPoolExecutor(usable_cores(), thread_name_prefix="import") as pool:
-        try:
-            for size in pool.map(adopt, range(len(found))):
-                if progress is not None:
-                    progress(size, total)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with thread_pool(usable_cores(), "import") as pool:
+        for size in pool.map(adopt, range(len(found))):
+            if progress is not None:
+                progress(size, total)
 
 
 def _blocks(file: TokenFile) -> Iterator[Any]:
