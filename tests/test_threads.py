@@ -16,7 +16,7 @@ def test_what_waits_does_not_begin_after_a_failure(error: type[BaseException]) -
 
     def part(k: int) -> None:
         begun.append(k)
-        assert failed.wait(30)  # is still under way when the job fails
+        assert failed.wait(5)  # is still under way when the job fails
 
     def fail() -> None:
         with thread_pool(1, "part") as pool:
