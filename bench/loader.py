@@ -5,7 +5,8 @@
 
 Shuffled batches of 16 sequences, one process, every contender a process of its own, one after the other and several times
 over; ratios are medians over rounds. The bare gather is what NumPy can do at most: rows of a memory map, in random order,
-nothing else. The loader is compared with it where it gives arrays, and with the peers where it gives tensors, as they do.
+nothing else. The bare copy is what memory can: the same by torch, on all cores and megabytes at a time. The loader is
+compared with the gather where it gives arrays, with the copy and the peers where it gives tensors, as they do.
 All deliver ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. Then a store of 10^12 tokens
 (sparse files): time to the first batch, and to the next one after resuming in the middle.
 """
@@ -19,7 +20,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -38,6 +39,7 @@ WARM_UP = 600  # batches: by then bundles have their full size, and the buffers 
 PEERS = Path(__file__).with_name("loader_peers.py")
 PEERS_ENVIRONMENT = corpus.ROOT / "bench" / ".venv-loaders"
 MOSAICML = "mosaicml-streaming==0.13.0"
+COPIED_BYTES = 2**23  # at once, by whoever only copies; as the loader does
 HUGE_SHARDS, HUGE_SHARD_TOKENS, HUGE_DOC_TOKENS = 1000, 10**9, 10**6
 
 
@@ -76,6 +78,26 @@ def run_gather(store: str, seq_len: int, seconds: float, dtype: str) -> dict[str
     return timed(next_batch, seq_len, seconds)
 
 
+def run_copy(store: str, seq_len: int, seconds: float, dtype: str) -> dict[str, float]:  # noqa: ARG001 - as stored
+    """Memory's own speed: rows of a store in one shard, copied on all cores, many at a time, into the same two buffers."""
+    import torch
+
+    opened = tokpress.open(store)
+    signed = torch.int16 if opened.dtype.itemsize == 2 else torch.int32
+    whole = opened.num_tokens // seq_len * seq_len
+    rows = torch.from_file(str(tokens_of(opened)), size=whole, dtype=signed).view(-1, seq_len)
+    together = max(COPIED_BYTES // (BATCH * rows[0].nbytes), 1)
+    buffers = [torch.empty(together * BATCH, seq_len, dtype=signed) for _ in range(2)]
+
+    def batches() -> Iterator[Any]:
+        while True:
+            for buffer in buffers:
+                torch.index_select(rows, 0, torch.randint(len(rows), (len(buffer),)), out=buffer)
+                yield from buffer.view(together, BATCH, seq_len)
+
+    return timed(batches().__next__, seq_len, seconds)
+
+
 def run_tokpress(
     store: str, seq_len: int, seconds: float, dtype: str, *, threads: int, output: Literal["numpy", "torch"]
 ) -> dict[str, float]:
@@ -102,6 +124,7 @@ def run_all_fields(store: str, seq_len: int, seconds: float, dtype: str) -> dict
 
 CONTENDERS: dict[str, Callable[..., dict[str, float]]] = {
     "gather": run_gather,
+    "copy": run_copy,
     "arrays": partial(run_tokpress, threads=0, output="numpy"),
     "tensors": partial(run_tokpress, threads=0, output="torch"),
     "ahead": partial(run_tokpress, threads=1, output="torch"),
@@ -137,6 +160,11 @@ def store_of(size: int, tokenizer: Path) -> tokpress.Store:
     )
 
 
+def tokens_of(store: tokpress.Store) -> Path:
+    """The one shard's ids."""
+    return store.path / "shards" / f"{store.manifest.splits['train'].shards[0].name}.bin"
+
+
 def in_shards(size: int, tokenizer: Path) -> tokpress.Store:
     """The same as it is built if nobody asks for one shard."""
     out = corpus.DATA / f"loader-{tokenizer.name}-{size // 10**6}MB-shards"
@@ -152,10 +180,9 @@ def compare(
     ours: Sequence[tuple[str, str]],
 ) -> None:
     """`ours`: contenders, and the dtype they are to deliver."""
-    tokens = store.path / "shards" / f"{store.manifest.splits['train'].shards[0].name}.bin"
     peers = {name: corpus.DATA / f"loader-{name}" for name in ("litdata", "mosaicml")}
     for name, out in peers.items():
-        peer("write", name, tokens, store.manifest.dtype, seq_len, out)
+        peer("write", name, tokens_of(store), store.manifest.dtype, seq_len, out)
     found: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
         for name, dtype in ours:
@@ -173,6 +200,7 @@ def compare(
         "tensors, shards": f"tokpress.Loader(threads=0), the same in {len(shards.shard_token_ends)} shards",
         "ahead, shards": f"tokpress.Loader as it comes, the same in {len(shards.shard_token_ends)} shards",
         "arrays, stored": f"tokpress.Loader(threads=0), arrays of {stored}",
+        "copy, stored": f"bare copy by torch on all cores, {stored}",
         "gather, stored": f"bare NumPy gather from a memory map, {stored}",
         "tensors, int64": "tokpress.Loader(threads=0), tensors of int64",
         "arrays, int64": "tokpress.Loader(threads=0), arrays of int64",
@@ -190,6 +218,8 @@ def compare(
     pairs = [
         ("arrays, stored", "gather, stored"),
         ("arrays, int64", "gather, int64"),
+        ("tensors, stored", "copy, stored"),
+        ("copy, stored", "litdata"),
         *(
             (f"{mine}, {where}", theirs)
             for theirs in peers
@@ -303,7 +333,7 @@ def main() -> None:
         return
     rounds, seconds, size = (1, 1.0, 20 * 10**6) if args.quick else (args.rounds, 5.0, 400 * 10**6)
     print(f"{measure.machine()}\n", flush=True)
-    stored = [(name, "stored") for name in ("gather", "arrays", "tensors", "ahead")]
+    stored = [(name, "stored") for name in ("gather", "copy", "arrays", "tensors", "ahead")]
     widened = [(name, "int64") for name in ("gather", "arrays", "tensors", "all-fields")]
     for tokenizer, ours in ((corpus.llama3_50k(), stored), (corpus.llama3(), [*stored, *widened])):
         store, shards = store_of(size, tokenizer), in_shards(size, tokenizer)
