@@ -6,9 +6,10 @@
 Shuffled batches of 16 sequences, one process, every contender a process of its own, one after the other and several times
 over; ratios are medians over rounds. The bare gather is what NumPy can do at most: rows of a memory map, in random order,
 nothing else. The bare copy is what memory can: the same by torch, on all cores and megabytes at a time. The loader is
-compared with the gather where it gives arrays, with the copy and the peers where it gives tensors, as they do.
-All deliver ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. Then a store of 10^12 tokens
-(sparse files): time to the first batch, and to the next one after resuming in the middle.
+compared with the gather where it gives arrays, with the copy and the peers where it gives tensors, as they do. All deliver
+ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. Then an epoch of a store of which nothing is
+in memory; and of a store of 10^12 tokens (sparse files) the time to the first batch, and to the next one after resuming in
+the middle.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import mmap
+import os
 import shutil
 import statistics
 import subprocess
@@ -296,6 +299,50 @@ def huge(rounds: int) -> None:
     print(f"first batch after {first:.0f} ms, resumed in the middle after {resume:.0f} ms, {memory / 1e6:.0f} MB\n")
 
 
+def run_cold(store: str, seq_len: int, contender: str) -> dict[str, float]:
+    """One epoch of a store of which nothing is in memory; everything is imported already."""
+    tokpress.PretokenizedDataset, tokpress.Loader  # noqa: B018 - imports them
+    opened = tokpress.open(store)
+    for path in sorted((opened.path / "shards").glob("*.bin")):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    batches: Iterator[Any]
+    began = perf_counter()
+    if contender == "loader":
+        data = tokpress.PretokenizedDataset(
+            opened, seq_len=seq_len, fields=["input_ids"], dtype=opened.dtype, output="numpy"
+        )
+        batches = iter(tokpress.Loader(data, batch_size=BATCH))
+    else:
+        tokens = np.memmap(tokens_of(opened), opened.dtype, "r")
+        tokens._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
+        rows = tokens[: len(tokens) // seq_len * seq_len].reshape(-1, seq_len)
+        order = np.random.default_rng(0).permutation(len(rows))
+        batches = (rows[order[start : start + BATCH]] for start in range(0, len(rows) - BATCH + 1, BATCH))
+    next(batches)
+    first = perf_counter() - began
+    count = 1 + sum(1 for _ in batches)
+    return {"first_ms": first * 1e3, "tokens_per_s": count * BATCH * seq_len / (perf_counter() - began)}
+
+
+def cold(store: tokpress.Store, seq_len: int, rounds: int) -> None:
+    names = {"loader": "tokpress.Loader as it comes", "gather": "bare NumPy gather from a map advised for random reads"}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name, runs in found.items():
+            command = [sys.executable, __file__, "--contender", "cold", str(store.path), str(seq_len), name]
+            runs.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    print(
+        f"| seq_len {seq_len:,}, nothing in memory yet, {store.manifest.dtype} | first batch | M tokens/s |\n|---|---|---|"
+    )
+    for name, runs in found.items():
+        first, rate = (statistics.median(run[key] for run in runs) for key in ("first_ms", "tokens_per_s"))
+        print(f"| {names[name]} | {first:,.0f} ms | {rate / 1e6:,.1f} |")
+    both = zip(found["loader"], found["gather"], strict=True)
+    ratio = statistics.median(mine["tokens_per_s"] / bare["tokens_per_s"] for mine, bare in both)
+    print(f"\n{names['loader']} / {names['gather']}: {ratio:.2f} (median of {rounds})\n", flush=True)
+
+
 def run_steady(store: str, seconds: float) -> dict[str, float]:
     """The loader as it comes, for a while: its own memory after a fifth of the time and at the end."""
     data = tokpress.PretokenizedDataset(store, seq_len=2048, output="numpy")
@@ -326,6 +373,8 @@ def main() -> None:
         name, store, *rest = args.contender
         if name == "huge":
             print(json.dumps(run_huge(store)))
+        elif name == "cold":
+            print(json.dumps(run_cold(store, int(rest[0]), rest[1])))
         elif name == "steady":
             print(json.dumps(run_steady(store, float(rest[0]))))
         else:
@@ -340,6 +389,7 @@ def main() -> None:
         print(f"{store.num_tokens:,} tokens of {tokenizer.name}, {store.manifest.dtype}\n", flush=True)
         for seq_len in (2048, 8192):
             compare(store, shards, seq_len, rounds, seconds, ours)
+            cold(store, seq_len, rounds)
     steady(store, 12 * seconds)
     huge(rounds)
 

@@ -7,11 +7,9 @@ compared if asked for, when it is first touched.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -21,8 +19,9 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError
+from tokpress.loader.advice import ReadAhead, expect_order
 from tokpress.loader.gather import Gather, gather_with_numpy
-from tokpress.loader.maps import Maps
+from tokpress.loader.maps import Maps, Span
 from tokpress.packing.base import Pieces
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import verify_hint
@@ -89,7 +88,7 @@ class TokenStream:
         self._gather = gather
         self.has_mask = any("mask" in receipt.files for receipt in store.manifest.splits[store.split_name].shards)
         self._verify = verify
-        self._scattered = False
+        self.ahead: ReadAhead | None = None  # where rows come from all over
         self._sound: dict[int, Shard] = {}
         self._unseen = set(np.flatnonzero(np.diff(store.shard_token_ends, prepend=0)).tolist())  # those with tokens
         self._ids = Maps(len(store.shard_token_ends), store.dtype)
@@ -101,19 +100,25 @@ class TokenStream:
 
     def __getstate__(self) -> dict[str, Any]:
         """Maps and locks stay here: the other process opens, and checks, for itself."""
-        return {"store": self.store, "verify": self._verify, "gather": self._gather, "scattered": self._scattered}
+        scattered = self.ahead is not None
+        return {"store": self.store, "verify": self._verify, "gather": self._gather, "scattered": scattered}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         scattered = state.pop("scattered")
         self.__init__(**state)  # type: ignore[misc]
-        self._scattered = scattered
+        self.expect(scattered=scattered)
 
     def expect(self, *, scattered: bool) -> None:
-        """How tokens will be asked for: from all over, or in long runs. Advice to the system, which reads ahead or not."""
+        """How tokens will be asked for: from all over, or in long runs, which the system itself reads ahead."""
         with self._lock:
-            self._scattered = scattered
+            self.ahead = ReadAhead() if scattered else None
             for shard in self._sound.values():
-                _advise(shard.ids, scattered=scattered)
+                self._advise(shard)
+
+    def _advise(self, shard: Shard) -> None:
+        for data in (shard.ids, shard.mask):
+            if data is not None:
+                expect_order(data, scattered=self.ahead is not None)
 
     def shard(self, index: int) -> Shard:
         """A shard whose files are as long as they should be and, if asked for, hold what they should."""
@@ -123,7 +128,7 @@ class TokenStream:
                 shard = self.store.shard(index)
                 if self._verify == "first-touch" and index not in self._sound:
                     self._check(shard)
-                _advise(shard.ids, scattered=self._scattered)
+                self._advise(shard)
                 if shard.mask is not None:
                     self._masks.add(index, shard.mask)
                 self._ids.add(index, shard.ids)
@@ -166,14 +171,19 @@ class TokenStream:
     def copy_ids(self, runs: Runs, out: npt.NDArray[Any]) -> None:
         self._open(runs)
         if len(runs):
-            _copy(self._gather, self._ids, runs, out)
+            self._copy(self._ids, runs, out)
 
     def copy_mask(self, runs: Runs, out: npt.NDArray[np.uint8]) -> None:
         """1 where there is to be loss. A shard without a mask leaves it as it is."""
         self._open(runs)
         runs = runs.select(self._masks.has(runs.shards))
         if len(runs):
-            _copy(self._gather, self._masks, runs, out)
+            self._copy(self._masks, runs, out)
+
+    def _copy(self, maps: Maps, runs: Runs, out: npt.NDArray[Any]) -> None:
+        span, starts = maps.locate(runs.shards, runs.starts)
+        with nullcontext() if self.ahead is None else self.ahead.of(span, starts, runs.lengths):
+            _copy_runs(self._gather, span, starts, runs, out)
 
     def segments(self, runs: Runs) -> Segments:
         """Cuts runs where a document ends."""
@@ -208,13 +218,6 @@ def cut_at_documents(
     return rows[run], columns[run] + begins - starts[run], lengths[some], docs, begins - doc_starts[some]
 
 
-def _advise(data: npt.NDArray[Any], *, scattered: bool) -> None:
-    """Of a map whose rows are read one here, one there, the system should not read megabytes around each of them."""
-    if sys.platform == "linux" and len(data):
-        advice = mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.nbytes), advice)
-
-
 def ragged(counts: Int64s) -> tuple[Int64s, Int64s]:
     """For counts [2, 0, 3]: [0, 0, 2, 2, 2] and [0, 1, 0, 1, 2]."""
     which = np.repeat(np.arange(len(counts)), counts)
@@ -228,9 +231,8 @@ def _shards_of(runs: Runs) -> list[int]:
     return sorted(set(runs.shards.tolist()))
 
 
-def _copy(gather: Gather, maps: Maps, runs: Runs, out: npt.NDArray[Any]) -> None:
+def _copy_runs(gather: Gather, span: Span, starts: Int64s, runs: Runs, out: npt.NDArray[Any]) -> None:
     """Each run to where it belongs, in the way that costs least for runs like these."""
-    span, starts = maps.locate(runs.shards, runs.starts)
     rows, columns, lengths = runs.rows, runs.columns, runs.lengths
     whole = lengths == out.shape[1]
     count = np.count_nonzero(whole)

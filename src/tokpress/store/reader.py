@@ -31,6 +31,7 @@ from tokpress.store.manifest import (
     read_record,
     verify_hint,
 )
+from tokpress.store.mapped import map_bytes
 
 if TYPE_CHECKING:
     from tokpress.engines.base import Engine
@@ -263,7 +264,7 @@ class Store:
 
 
 class Shard:
-    """One shard's files, mapped. A map needs no open file, so that a store may have more shards than there are handles."""
+    """One shard's files, mapped."""
 
     def __init__(self, store: Path, receipt: Receipt, dtype: np.dtype[Any]) -> None:
         advice = verify_hint(store)
@@ -281,14 +282,13 @@ def map_array(path: Path, dtype: np.dtype[Any], count: int, advice: str) -> Any:
     if not path.is_file():
         raise StoreError(f"{path} is missing. {advice}")
     try:
-        with pa.memory_map(os.fsencode(path)) as file:
-            data = file.read_buffer()
+        data = map_bytes(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error}. {advice}") from error
     expected = count * dtype.itemsize
     if len(data) != expected:
         raise StoreError(f"{path} has {len(data):,} bytes instead of {expected:,}. {advice}")
-    return np.frombuffer(data, dtype)
+    return data.view(dtype)
 
 
 def _ends_do_not_rise(store: Path, receipt: Receipt) -> StoreError:
