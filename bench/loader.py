@@ -174,6 +174,13 @@ def in_shards(size: int, tokenizer: Path) -> tokpress.Store:
     return tokpress.build(corpus.jsonl_of(size), tokenizer=tokenizer, out=out)
 
 
+def bring_to_memory(directory: Path) -> None:
+    """The system may have dropped what was not read for a while."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
+
+
 def compare(
     store: tokpress.Store,
     shards: tokpress.Store,
@@ -188,11 +195,14 @@ def compare(
         peer("write", name, tokens_of(store), store.manifest.dtype, seq_len, out)
     found: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
+        bring_to_memory(store.path)
         for name, dtype in ours:
             found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
+        bring_to_memory(shards.path)
         for name in ("tensors", "ahead"):
             found.setdefault(f"{name}, shards", []).append(contend(name, shards.path, seq_len, seconds, "stored"))
         for name, out in peers.items():
+            bring_to_memory(out)
             found.setdefault(name, []).append(peer("read", name, out, seq_len, seconds))
     for out in peers.values():
         shutil.rmtree(out)

@@ -139,7 +139,7 @@ class TokenStream:
     def _open(self, runs: Runs) -> None:
         """Maps what is touched for the first time."""
         if self._unseen and not (there := self._ids.has(runs.shards)).all():
-            for index in np.unique(runs.shards[~there]).tolist():
+            for index in _shards_of(runs.select(~there)):
                 self.shard(index)
 
     def _check(self, shard: Shard) -> None:
@@ -228,7 +228,9 @@ def ragged(counts: Int64s) -> tuple[Int64s, Int64s]:
 def _shards_of(runs: Runs) -> list[int]:
     if len(runs) and (runs.shards == runs.shards[0]).all():
         return [int(runs.shards[0])]
-    return sorted(set(runs.shards.tolist()))
+    return sorted(
+        set(runs.shards.tolist())
+    )  # numpy.unique imports masked arrays first: a third of the first batch's time
 
 
 def _copy_runs(gather: Gather, span: Span, starts: Int64s, runs: Runs, out: npt.NDArray[Any]) -> None:

@@ -32,9 +32,16 @@ def map_bytes(path: Path) -> npt.NDArray[np.uint8]:
     if address == _FAILED:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(path))
-    memory = (ctypes.c_ubyte * size).from_address(address)
-    weakref.finalize(memory, _unmap, address, size).atexit = False  # others may still look at it then
-    return np.frombuffer(memoryview(memory).toreadonly(), np.uint8)
+    return np.asarray(_Memory(address, size))
+
+
+class _Memory:
+    """Arrays hold on to it, and it is unmapped when it is gone; but not at exit, when others may still look at it."""
+
+    def __init__(self, address: int, size: int) -> None:
+        read_only = True
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (address, read_only)}
+        weakref.finalize(self, _unmap, address, size).atexit = False
 
 
 if sys.platform != "win32":
