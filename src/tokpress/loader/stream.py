@@ -182,7 +182,8 @@ class TokenStream:
 
     def _copy(self, maps: Maps, runs: Runs, out: npt.NDArray[Any]) -> None:
         span, starts = maps.locate(runs.shards, runs.starts)
-        with nullcontext() if self.ahead is None else self.ahead.of(span, starts, runs.lengths):
+        ahead = self.ahead
+        with nullcontext() if ahead is None else ahead.of(span, starts, runs.lengths):
             _copy_runs(self._gather, span, starts, runs, out)
 
     def segments(self, runs: Runs) -> Segments:
@@ -228,9 +229,8 @@ def ragged(counts: Int64s) -> tuple[Int64s, Int64s]:
 def _shards_of(runs: Runs) -> list[int]:
     if len(runs) and (runs.shards == runs.shards[0]).all():
         return [int(runs.shards[0])]
-    return sorted(
-        set(runs.shards.tolist())
-    )  # numpy.unique imports masked arrays first: a third of the first batch's time
+    # Not by numpy.unique, which imports masked arrays first: a third of the time to the first batch.
+    return sorted(set(runs.shards.tolist()))
 
 
 def _copy_runs(gather: Gather, span: Span, starts: Int64s, runs: Runs, out: npt.NDArray[Any]) -> None:
