@@ -68,7 +68,7 @@ def test_twenty_poisonous_documents_among_a_hundred_thousand(corpus: Path, tmp_p
     (tmp_path / "site" / "sitecustomize.py").write_text(POISONED)
     python_path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     out = tmp_path / "store"
-    options = ["--workers", "2", "--doc-timeout", "5", "--memory", "1.2GB", "--unit-size", "600kB"]
+    options = ["--workers", "2", "--doc-timeout", "10", "--memory", "1.2GB", "--unit-size", "600kB"]
     code, errors = finish(start([corpus], out, *options, PYTHONPATH=python_path), 500)
     assert code == 0, errors
     store = tokpress.open(out)
