@@ -229,7 +229,7 @@ def ragged(counts: Int64s) -> tuple[Int64s, Int64s]:
 def _shards_of(runs: Runs) -> list[int]:
     if len(runs) and (runs.shards == runs.shards[0]).all():
         return [int(runs.shards[0])]
-    # Not by numpy.unique, which imports masked arrays first: a third of the time to the first batch.
+    # Not by numpy.unique, which would import masked arrays before the first batch.
     return sorted(set(runs.shards.tolist()))
 
 
