@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 COMPAT := .venv-compat
 COMPAT_READY := $(COMPAT)/.ready
 
-.PHONY: help setup demo test check compat crash format bench clean
+.PHONY: help setup demo test check compat crash mutate format bench clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -15,6 +15,7 @@ help:
 	@echo "make check    lint, types, formatting"
 	@echo "make compat   other trainers' own readers on our exports, in an environment of their own"
 	@echo "make crash    kills and faults, hundreds of them; half an hour"
+	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
 
@@ -44,6 +45,9 @@ compat: $(COMPAT_READY)
 crash: $(READY)
 	command -v strace > /dev/null || apt-get install --yes --quiet strace
 	TOKPRESS_CRASH_ROUNDS=100 TOKPRESS_CRASH_EVERYTHING=1 $(BIN)/pytest tests/crash --numprocesses auto
+
+mutate: $(READY)
+	$(BIN)/python tests/mutations/run.py
 
 check: $(READY)
 	$(BIN)/ruff format --check .
