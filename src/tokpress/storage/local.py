@@ -1,0 +1,257 @@
+"""A directory of this machine.
+
+In: bytes. Out: files under their final names, only after their data has reached the disk: written under a temporary name of
+their own, synced, renamed, and the directory synced (`barrier`). Nothing else in the package changes a file of a store, and
+every change is one call of `os`: the tests put a disk that loses what was not synced in its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR
+from typing import TYPE_CHECKING, Any
+
+from tokpress.storage.base import Stat, Storage, Upload
+from tokpress.storage.lock import WriterLock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK_BYTES = 4 * 1024**2
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS)
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+class SyncFailed(OSError):  # noqa: N818 - reads as what happened
+    """The disk refused to keep what was written. The file was discarded: it has to be written again from the start."""
+
+
+class LocalStorage(Storage):
+    """`system` is `os`, or what stands in for it in a test."""
+
+    def __init__(self, root: str | os.PathLike[str], system: Any = os) -> None:
+        self.root = Path(root)
+        self.url = str(self.root)
+        self._os = system
+
+    def location(self, key: str) -> str:
+        return str(self.local(key))
+
+    def below(self, prefix: str) -> LocalStorage:
+        return LocalStorage(self.local(prefix), self._os)
+
+    def local(self, key: str) -> Path:
+        if key.startswith("/") or ".." in key.split("/"):
+            raise ValueError(f"{key!r} is no key: it would lead out of {self.root}")
+        return self.root / key if key else self.root
+
+    def stat(self, key: str) -> Stat | None:
+        try:
+            found = self.local(key).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if S_ISDIR(found.st_mode) else Stat(found.st_size, str(found.st_mtime_ns))
+
+    def list(self, prefix: str = "") -> list[str]:
+        found: list[str] = []
+        waiting = [prefix]
+        while waiting:
+            here = waiting.pop()
+            for entry in self._entries(here):
+                key = f"{here}/{entry.name}" if here else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(key)
+                elif not is_temporary(entry.name):
+                    found.append(key)
+        return sorted(found)
+
+    def _entries(self, prefix: str) -> Sequence[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.local(prefix)) as entries:
+                return tuple(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
+    def open(self, key: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.OSFile(str(self.local(key)))
+
+    def read(self, key: str) -> bytes:
+        return self.local(key).read_bytes()
+
+    def create(self, key: str) -> LocalUpload:
+        return LocalUpload(self, key, self._os)
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
+        upload = self.create(key)
+        try:
+            upload.write(data)
+            upload.commit(if_absent=if_absent)
+        except BaseException:
+            upload.abort()
+            raise
+        self._sync(self.local(key).parent)
+
+    def delete(self, key: str) -> None:
+        with suppress(FileNotFoundError):
+            self._os.unlink(self.local(key))
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Follows no link."""
+        directory = self.local(prefix)
+        if directory.is_symlink() or not directory.is_dir():
+            return
+        for entry in self._entries(prefix):
+            key = f"{prefix}/{entry.name}" if prefix else entry.name
+            (self.delete_prefix if entry.is_dir(follow_symlinks=False) else self.delete)(key)
+        self._os.rmdir(directory)
+
+    def delete_abandoned(self, *prefixes: str) -> None:
+        for prefix in prefixes:
+            for entry in self._entries(prefix):
+                if is_temporary(entry.name):
+                    self.delete(f"{prefix}/{entry.name}" if prefix else entry.name)
+
+    def prepare(self, *prefixes: str) -> None:
+        for prefix in prefixes:
+            with suppress(FileExistsError):
+                self._os.mkdir(self.local(prefix))
+
+    def barrier(self, *prefixes: str) -> None:
+        """Of the root, also that it stands in the directory around it, where it may be new."""
+        for prefix in prefixes:
+            if not prefix:
+                self._sync(self.root.parent)
+            self._sync(self.local(prefix))
+
+    def lock(self) -> WriterLock:
+        return WriterLock(self.root)
+
+    # What only a local disk can do.
+
+    def link(self, source: Path, key: str, *, copy: bool = False) -> str | None:
+        """The bytes of a file under one more name. A barrier is for the caller.
+
+        Where names cannot share bytes (other file systems, some without links) or must not, a copy: then its checksum is
+        returned, of the bytes as they were read; None for a link.
+        """
+        self.delete(key)
+        if not copy:
+            try:
+                self._os.link(source, self.local(key))
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            else:
+                return None
+        with self.create(key) as upload, source.open("rb", buffering=0) as data:
+            while chunk := data.read(_CHUNK_BYTES):
+                upload.write(chunk)
+        return upload.checksum
+
+    def reserve(self, key: str, size: int) -> None:
+        """A file of so many bytes, to be written in any order. The disk's room is taken now: a full disk is an error here,
+        and not a signal that kills whoever writes through a map later."""
+        descriptor = self._os.open(self.local(key), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if size and os.fstat(descriptor).st_size != size:
+                self._os.posix_fallocate(descriptor, 0, size)
+        finally:
+            self._os.close(descriptor)
+
+    def write_at(self, key: str, offset: int, blocks: Iterable[Any]) -> None:
+        """Blocks one after the other into a reserved file, from `offset` on, and synced."""
+        descriptor = self._os.open(self.local(key), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            for block in blocks:
+                view = memoryview(block).cast("B")
+                while view:
+                    written = self._os.pwrite(descriptor, view, offset)
+                    offset += written
+                    view = view[written:]
+            _fsync(self._os, descriptor, self.local(key))
+        finally:
+            self._os.close(descriptor)
+
+    def sync(self, path: Path) -> None:
+        """What was written into a file by other means (a map, another program) reaches the disk."""
+        self._sync(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a directory another name, in one step; an empty one there gives way. A barrier is for the caller."""
+        self._os.replace(self.local(source), self.local(target))
+
+    def _sync(self, path: Path) -> None:
+        descriptor = self._os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _fsync(self._os, descriptor, path)
+        finally:
+            self._os.close(descriptor)
+
+
+class LocalUpload(Upload):
+    """A file under a temporary name that no other attempt has."""
+
+    def __init__(self, storage: LocalStorage, key: str, system: Any) -> None:
+        super().__init__(key)
+        self._os = system
+        self._path = storage.local(key)
+        self._temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._descriptor = system.open(self._temporary, flags, 0o644)
+
+    def _write(self, view: memoryview) -> None:
+        while view:  # a write may be short: on a full disk, or past 2 GB
+            view = view[self._os.write(self._descriptor, view) :]
+
+    def commit(self, *, if_absent: bool = False) -> None:
+        _fsync(self._os, self._descriptor, self._path)
+        self._close()
+        if if_absent:
+            self._take_name()
+        else:
+            self._os.replace(self._temporary, self._path)
+
+    def _take_name(self) -> None:
+        """A link fails where the name is taken. Where there are no links, two writers could win at the very same moment."""
+        try:
+            self._os.link(self._temporary, self._path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if self._path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path)) from error
+            self._os.replace(self._temporary, self._path)
+        else:
+            self._os.unlink(self._temporary)
+
+    def abort(self) -> None:
+        self._close()
+        with suppress(FileNotFoundError):
+            self._os.unlink(self._temporary)
+
+    def _close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._os.close(self._descriptor)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file's name is one that an attempt is written under."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def _fsync(system: Any, descriptor: int, path: Path) -> None:
+    try:
+        system.fsync(descriptor)
+    except OSError as error:
+        if error.errno == errno.EIO:  # after this nobody can say what is on the disk
+            raise SyncFailed(errno.EIO, "the disk failed to keep what was written", str(path)) from error
+        raise

@@ -1,0 +1,78 @@
+"""One writer a directory.
+
+In: a directory. Out: a lock that the kernel holds for the life of a process: a second writer is refused, and a writer that
+died, however it died, leaves nothing behind that has to be cleaned up.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from tokpress.errors import StoreError
+
+LOCK = ".lock"
+_TRIES = 100  # each lost to another writer that ended just then
+
+
+class WriterLock:
+    """`with WriterLock(directory):` holds it; raises StoreError if another process does. Makes the directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / LOCK
+        self._descriptor = -1
+        self._made = False  # whether the directory is there for this lock alone
+
+    def __enter__(self) -> WriterLock:
+        for _ in range(_TRIES):
+            if self._try():
+                break
+        else:
+            raise OSError(errno.ENOENT, "no directory can be made there", str(self._path.parent))
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        return self
+
+    def _try(self) -> bool:
+        """False if the file that was locked is no longer the one under this name: its last holder removed it."""
+        self._made |= not self._path.parent.exists()
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except (FileNotFoundError, FileExistsError):
+            if os.path.lexists(self._path.parent) and not self._path.parent.is_dir():  # a file, or a link to nowhere
+                raise
+            return False  # the last holder removed the directory, too
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 200, 0).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise StoreError(
+                f"{self._path.parent} is being written by another run ({holder or 'unknown'}). "
+                "Wait for it or stop it, then run the same command again."
+            ) from error
+        except OSError:  # a file system that has no locks
+            os.close(self._descriptor)
+            raise
+        try:
+            if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
+                return True
+        except FileNotFoundError:
+            pass
+        os.close(self._descriptor)
+        return False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._path.unlink(missing_ok=True)
+        if self._made:
+            with suppress(OSError):  # something was written: it stays
+                self._path.parent.rmdir()
+        os.close(self._descriptor)
