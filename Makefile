@@ -54,6 +54,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy bench/loader.py
+	$(BIN)/lint-imports --no-cache
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -23,7 +23,7 @@ import measure
 import tokpress
 from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
-from tokpress.run.budget import usable_cores
+from tokpress.machine import usable_cores
 
 OUT = corpus.DATA / "export"
 SEQ_LEN = 2048

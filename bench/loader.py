@@ -35,7 +35,8 @@ import msgspec
 import numpy as np
 
 import tokpress
-from tokpress.store.manifest import FileEntry, read_manifest, write_manifest
+from tokpress.records import FileEntry
+from tokpress.store.manifest import read_manifest, write_manifest
 
 BATCH = 16
 WARM_UP = 600  # batches: by then bundles have their full size, and the buffers are all there

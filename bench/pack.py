@@ -23,7 +23,8 @@ import msgspec
 import numpy as np
 
 import tokpress
-from tokpress.store.manifest import SHARDS, Counts, FileEntry, Receipt, Split, read_manifest, write_manifest
+from tokpress.records import SHARDS, Counts, FileEntry, Receipt, Split
+from tokpress.store.manifest import read_manifest, write_manifest
 
 SEQ_LENS = (2048, 8192)
 SHARD_DOCS = 10**6

@@ -17,14 +17,16 @@ import measure
 import msgspec
 
 import tokpress
-from tokpress.api import build_config
-from tokpress.engines.framing import frame_for
+from tokpress.documents.frame import frame_for
 from tokpress.engines.load import load_files
-from tokpress.run.output import begin, read_receipts, remaining_tasks
+from tokpress.options import build_config
+from tokpress.records import SHARDS, Plan
 from tokpress.run.plan import make_plan
 from tokpress.run.progress import Reporter
+from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import discover
-from tokpress.store.manifest import SHARDS, Plan, encode
+from tokpress.store.manifest import encode
+from tokpress.store.unfinished import begin, read_receipts
 
 RECEIPTS = 100_000
 LINE = '{"text": "a document"}\n'

@@ -28,9 +28,9 @@ import sentencepiece
 
 from tokpress import ParallelTokenizer
 from tokpress.config import TokenizerConfig
+from tokpress.diagnose.tokenizing import Way, compare_ways
 from tokpress.engines.base import Engine
 from tokpress.engines.load import fast_engine, load_files, reference_engine
-from tokpress.live.measure import Way, compare_ways
 
 BATCH, SEQ_LEN, STEP_SECONDS = 8, 2048, 0.05
 SAMPLE_CHARS = 6200  # about 2,000 tokens of this model

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from conftest import stored
 
 import tokpress
-from tokpress.api import BuildOptions, build_config
 from tokpress.cli.build import command as build_command
 from tokpress.cli.export import command as export_command
 from tokpress.cli.import_ import command as import_command
 from tokpress.cli.pack import command as pack_command
 from tokpress.cli.train_tokenizer import command as train_command
 from tokpress.errors import StoreError, TooManyRejects, UsageError
+from tokpress.options import BuildOptions, build_config
 from tokpress.packing import PackingOptions
 
 SOURCE = [

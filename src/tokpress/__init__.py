@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
     from tokpress.formats.export import export
+    from tokpress.formats.import_ import import_tokens
     from tokpress.live.dataset import LiveDataset
     from tokpress.live.parallel import ParallelTokenizer, parallel_tokenize
     from tokpress.loader.dataset import PretokenizedDataset
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tokpress.loader.pairs import load_pretokenized_dataset
     from tokpress.loader.torch_data import make_dataloader
     from tokpress.packing.pack import pack
-    from tokpress.run.adopt import import_tokens
     from tokpress.store.reader import Store
 
 __version__ = "0.1.0"
@@ -38,7 +38,7 @@ _HOMES = {
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
     "export": "tokpress.formats.export",
-    "import_tokens": "tokpress.run.adopt",
+    "import_tokens": "tokpress.formats.import_",
     "load_pretokenized_dataset": "tokpress.loader.pairs",
     "make_dataloader": "tokpress.loader.torch_data",
     "open": "tokpress.api",

@@ -10,43 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokpress.records import Reject
+
 Ids = npt.NDArray[np.unsignedinteger[Any]]  # u16 or u32
 Int64s = npt.NDArray[np.int64]
 
-
-class Reject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record that was read but not written, and why. One line of `rejects/*.jsonl`."""
-
-    source: str  # path of the input
-    input: int  # its index in the plan
-    position: int  # byte offset of the record (in the decompressed stream), or row number
-    line: int | None = None  # counted from 1, where the input has lines
-    reason: str  # one of the codes below
-    detail: str
-    preview: str = ""  # the record's first bytes, made printable
-    records: int = 1  # more than one where a damaged block hides a known number of records
-
-
-BAD_JSON = "bad-json"  # not one JSON object on the line
-MISSING_FIELD = "missing-field"  # no text field, or it is null
-WRONG_TYPE = "wrong-type"  # the text field holds something other than text
-INVALID_UTF8 = "invalid-utf8"
-EMPTY = "empty"  # no text in it, with --drop-empty
-TOO_LARGE = "too-large"  # over --max-doc-bytes; never loaded
-DAMAGED_INPUT = "damaged-input"  # the file ends early or is corrupt from here on
-OVERLONG = "overlong"  # more tokens than --max-length, with --overlong drop
-EMPTY_LOSS = "empty-loss"  # nothing of it is learned, without --keep-empty-loss
-BAD_CHAT = "bad-chat"  # the messages are no list of objects, or the chat template refuses them
-BAD_TEMPLATE = "template-failed"  # --template cannot be rendered for it
-TEMPLATE_LIMIT = "template-limit"  # the template takes too many steps or writes too much for it
-BAD_SPLIT = "bad-split"  # what stands in --split-field names no split
-
-ON_REQUEST = (EMPTY, OVERLONG)  # left out because the user asked for it: no bad records
 
 PREVIEW_BYTES = 80
 _HARDLY_ANY = 20  # one word of eight in so many holds one

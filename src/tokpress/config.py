@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from tokpress.errors import UsageError
+from tokpress.records import SpecialTokenPolicy
 
-SpecialTokenPolicy = Literal["text", "parse"]
 EngineChoice = Literal["auto", "gigatoken", "huggingface", "sentencepiece", "tiktoken", "bytes"]
 RecordKind = Literal["text", "json", "record"]
 LossChoice = Literal["all", "assistant", "last"]

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 from conftest import make_texts
 
+from tokpress.records import MANIFEST, SHARDS, Receipt
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import MANIFEST, SHARDS, Receipt, encode, read_record
+from tokpress.store.manifest import encode, read_record
 from tokpress.store.verify import verify_store
 
 OPTIONS = ["--tokenizer", "bytes", "--unit-size", "20kB", "--shard-size", "6kB", "--max-rejects", "100%"]

@@ -24,10 +24,10 @@ import tiktoken
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles
+from tokpress.engines.base import Engine
 from tokpress.engines.load import fast_engine, reference_engine
 from tokpress.engines.tiktoken import PATTERNS, as_tokenizer_json, parse_ranks, rank_files
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 from .fuzz import fuzzed
 

@@ -8,15 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.batches import TokenBatch
-from tokpress.engines.base import (
-    TokenizerFiles,
-    concat_tokens,
-    from_lists,
-    known_ids,
-    no_panic,
-    parse_literals,
-)
+from tokpress.engines.base import concat_tokens, from_lists, known_ids, no_panic, parse_literals
 from tokpress.errors import IdRangeError, TokenizerError
+from tokpress.records import TokenizerFiles
 
 from .fuzz import unhurried
 

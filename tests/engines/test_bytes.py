@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 
 from tokpress.batches import large_strings
-from tokpress.config import SpecialTokenPolicy, TokenizerConfig
+from tokpress.config import TokenizerConfig
 from tokpress.engines.bytes import END_OF_TEXT
 from tokpress.engines.load import load_files, reference_engine
+from tokpress.records import SpecialTokenPolicy
 
 from . import samples
 from .fuzz import texts, unhurried

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from tokpress.batches import Ids, TokenBatch, large_strings
-from tokpress.config import SpecialTokenPolicy
 from tokpress.engines import conformance
-from tokpress.engines.base import Engine, TokenizerFiles
+from tokpress.engines.base import Engine
 from tokpress.engines.bytes import BytesEngine
 from tokpress.engines.conformance import PROMISES, ConformanceError, Subject, conform
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 from . import samples
 

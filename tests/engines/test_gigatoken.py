@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from tokpress.batches import large_strings
-from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles
 from tokpress.engines.gigatoken import GigatokenEngine
 from tokpress.engines.load import fast_engine, reference_engine
 from tokpress.engines.tiktoken import PATTERNS, rank_files
 from tokpress.errors import TokenizerError
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 from . import samples
 

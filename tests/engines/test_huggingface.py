@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tokpress.batches import large_strings
-from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles
 from tokpress.engines.huggingface import HuggingFaceEngine
 from tokpress.errors import TokenizerError
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 from . import samples
 

@@ -16,10 +16,10 @@ import pytest
 
 from tokpress.batches import large_strings
 from tokpress.config import TokenizerConfig
-from tokpress.engines.base import TokenizerFiles
 from tokpress.engines.load import load_files, open_files, reference_engine
 from tokpress.engines.tiktoken import PATTERNS
 from tokpress.errors import TokenizerError
+from tokpress.records import TokenizerFiles
 
 from . import hub, samples
 from .conftest import write_files

@@ -7,10 +7,9 @@ import random
 import pytest
 
 from tokpress.batches import large_strings
-from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerFiles
 from tokpress.engines.sentencepiece import SentencePieceEngine
 from tokpress.errors import TokenizerError
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 from . import samples
 

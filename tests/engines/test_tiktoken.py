@@ -15,11 +15,11 @@ import tokenizers
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
 from tokpress.batches import large_strings
-from tokpress.config import SpecialTokenPolicy, TokenizerConfig
-from tokpress.engines.base import TokenizerFiles
+from tokpress.config import TokenizerConfig
 from tokpress.engines.load import load_files, reference_engine
 from tokpress.engines.tiktoken import PATTERNS, PUBLISHED, TiktokenEngine, as_tokenizer_json, parse_ranks, rank_files
 from tokpress.errors import TokenizerError
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 from . import samples
 from .fuzz import fuzzed

@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.batches import large_strings
-from tokpress.engines.base import Engine, TokenizerFiles
+from tokpress.engines.base import Engine
 from tokpress.engines.gigatoken import GigatokenEngine
 from tokpress.engines.huggingface import HuggingFaceEngine
 from tokpress.engines.load import reference_engine
 from tokpress.engines.tiktoken import PATTERNS, as_tokenizer_json, rank_files
 from tokpress.engines.unsettled import UNSETTLED, unsettled_documents
+from tokpress.records import TokenizerFiles
 
 from .fuzz import fuzzed, texts, unhurried
 

@@ -13,8 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tokpress
-from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import (
+from tokpress.records import (
     PLAN,
     SHARDS,
     TRAIN,
@@ -24,11 +23,9 @@ from tokpress.store.manifest import (
     Receipt,
     Slice,
     Split,
-    encode,
-    read_manifest,
-    read_record,
-    write_manifest,
 )
+from tokpress.store.durable import file_checksum
+from tokpress.store.manifest import encode, read_manifest, read_record, write_manifest
 
 Masks = bool | Literal["some"]  # of all shards, of none, or of every second one
 EOS = 256  # of the `bytes` tokenizer

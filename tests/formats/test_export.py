@@ -20,8 +20,9 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
+from tokpress.records import FileEntry, Split
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import FileEntry, Split, write_manifest
+from tokpress.store.manifest import write_manifest
 
 from . import readers
 from .conftest import LENGTHS, MakeStore
@@ -293,9 +294,9 @@ class TestAgain:
         assert (tmp_path / "out.partial" / "files" / "mine").is_file()
 
     def test_two_at_once_are_refused(self, make_store: MakeStore, tmp_path: Path) -> None:
-        from tokpress.store.lock import StoreLock
+        from tokpress.storage.lock import WriterLock
 
-        with StoreLock(tmp_path / "out.partial"), pytest.raises(StoreError, match="is being written by another run"):
+        with WriterLock(tmp_path / "out.partial"), pytest.raises(StoreError, match="is being written by another run"):
             tokpress.export(make_store(LENGTHS), to="datatrove", out=tmp_path / "out")
 
 

@@ -8,9 +8,10 @@ from engines.fuzz import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.batches import BAD_JSON, EMPTY, Reject, TextBatch, TokenBatch, large_strings
+from tokpress.batches import TextBatch, TokenBatch, large_strings
 from tokpress.errors import InputError
 from tokpress.live.window import Place, Window
+from tokpress.records import BAD_JSON, EMPTY, Reject
 
 Docs = list[int]  # their lengths
 

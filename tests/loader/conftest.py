@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import tokpress
+from tokpress.records import FileEntry
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import FileEntry, read_manifest, write_manifest
+from tokpress.store.manifest import read_manifest, write_manifest
 
 SEQ_LEN = 16
 

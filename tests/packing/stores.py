@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.packing.base import Packing, Pieces
+from tokpress.records import SHARDS, FileEntry, Receipt, Split
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import SHARDS, FileEntry, Receipt, Split, read_manifest, write_manifest
+from tokpress.store.manifest import read_manifest, write_manifest
 
 # Lengths of documents, shard by shard: empty documents, empty shards, documents longer than a sequence.
 shards_of_lengths = st.lists(st.lists(st.integers(0, 12) | st.integers(0, 60), max_size=12), max_size=5)
@@ -57,7 +58,7 @@ def _entry(path: Path) -> FileEntry:
 
 
 def _receipt(split: str, number: int, docs: int, tokens: int, files: dict[str, FileEntry], *, last: bool) -> Receipt:
-    from tokpress.store.manifest import Counts
+    from tokpress.records import Counts
 
     return Receipt(
         split=split,

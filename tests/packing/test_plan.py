@@ -23,7 +23,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.packing import open_packing
 from tokpress.packing.bestfit import BestFitPacking
 from tokpress.packing.plan import FILES, INDEX, PlanIndex, _sealed
-from tokpress.store.lock import LOCK, StoreLock
+from tokpress.storage.lock import LOCK, WriterLock
 from tokpress.store.manifest import encode, read_record
 
 from .conftest import MakeStore
@@ -131,7 +131,7 @@ class TestRefused:
             open_packing(store, seq_len=10, method="bestfit")
 
     def test_a_second_writer(self, store: tokpress.Store) -> None:
-        with StoreLock(store.path / "packs" / "train-bestfit-10"), pytest.raises(StoreError, match="another run"):
+        with WriterLock(store.path / "packs" / "train-bestfit-10"), pytest.raises(StoreError, match="another run"):
             tokpress.pack(store.path, seq_len=10, method="bestfit")
         assert not any((store.path / "packs").iterdir())
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tokpress.batches import large_strings
-from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import Engine
 from tokpress.engines.parity import nasty_texts
+from tokpress.records import SpecialTokenPolicy
 
 LITERALS = [
     "<|endoftext|>",

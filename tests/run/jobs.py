@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from tokpress.config import BuildConfig, CheckConfig, ReadConfig, StoreConfig, TokenizerConfig
-from tokpress.engines.framing import frame_for
+from tokpress.documents.frame import frame_for
 from tokpress.engines.load import load_files, reference_engine
-from tokpress.run import output
+from tokpress.records import REJECTS, SHARDS, Counts, FileEntry, Plan, Receipt
 from tokpress.run.budget import Budget
 from tokpress.run.gate import Room
 from tokpress.run.job import Job, Settings
 from tokpress.run.plan import make_plan
 from tokpress.sources.files import discover
-from tokpress.store.manifest import REJECTS, SHARDS, Counts, FileEntry, Plan, Receipt
+from tokpress.store import unfinished as output
 
 SETTINGS = Settings(engine="bytes", batch_bytes=200, threads=1)
 

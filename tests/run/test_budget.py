@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.config import parse_size
 from tokpress.errors import UsageError
+from tokpress.machine import usable_cores
 from tokpress.run import budget
 from tokpress.run.budget import (
     DEFAULT_SHARE,
@@ -22,95 +19,10 @@ from tokpress.run.budget import (
     ORDINARY_BATCHES,
     PARENT_BYTES,
     READ_COST,
-    available_memory,
-    cpu_sets,
     plan_budget,
-    usable_cores,
 )
 
 COST = ORDINARY_BATCHES * (READ_COST + 4)  # bytes for each byte of a batch, with an engine that takes 4
-
-
-@pytest.fixture
-def one_cpu() -> Iterator[int]:
-    """This thread, allowed on one CPU only."""
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(allowed)})
-    yield min(allowed)
-    os.sched_setaffinity(0, allowed)
-
-
-@pytest.fixture
-def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the limits stand: those of a job, inside a slice, inside the machine."""
-    (tmp_path / "own").write_text("1:name=systemd:/else\n0::/slice/job\n")
-    (tmp_path / "slice" / "job").mkdir(parents=True)
-    monkeypatch.setattr(budget, "_CGROUP", tmp_path)
-    monkeypatch.setattr(budget, "_OWN_CGROUP", tmp_path / "own")
-    return tmp_path
-
-
-LEVELS = ["", "slice", "slice/job"]
-
-
-class TestCores:
-    def test_are_no_more_than_this_process_may_run_on(self) -> None:
-        assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))
-
-    def test_are_one_on_one_cpu(self, one_cpu: int) -> None:
-        assert usable_cores() == 1
-
-    @pytest.mark.parametrize("level", LEVELS)
-    @pytest.mark.parametrize("quota", ["50000 100000", "100000 100000", "1000 100000"])
-    def test_are_within_the_cgroup_s_quota(self, cgroup: Path, level: str, quota: str) -> None:
-        (cgroup / level / "cpu.max").write_text(quota + "\n")
-        assert usable_cores() == 1
-
-    @pytest.mark.parametrize("quota", ["max 100000", "", "?", "100000 0x", "6400000 100000"])
-    def test_without_a_quota_are_all(self, cgroup: Path, quota: str) -> None:
-        cores = usable_cores()
-        (cgroup / "cpu.max").write_text(quota)
-        assert usable_cores() == cores
-
-    def test_are_within_the_quota_of_an_old_cgroup(self, cgroup: Path) -> None:
-        cores = usable_cores()
-        (cgroup / "cpu").mkdir()
-        (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-        assert usable_cores() == cores
-        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("100000\n")
-        assert usable_cores() == 1
-
-    def test_without_a_cgroup_are_all(self, cgroup: Path) -> None:
-        (cgroup / "own").unlink()
-        assert usable_cores() >= 1
-
-
-class TestMemory:
-    def test_is_what_is_available(self, cgroup: Path) -> None:
-        assert 0 < available_memory() <= psutil.virtual_memory().total
-
-    @pytest.mark.parametrize("level", LEVELS)
-    def test_is_within_the_cgroup_s_limit(self, cgroup: Path, level: str) -> None:
-        (cgroup / level / "memory.max").write_text("5000000\n")
-        (cgroup / level / "memory.current").write_text("2000000\n")
-        assert available_memory() == 3_000_000
-
-    def test_is_within_the_limit_of_an_old_cgroup(self, cgroup: Path) -> None:
-        (cgroup / "memory").mkdir()
-        (cgroup / "memory" / "memory.limit_in_bytes").write_text("5000000\n")
-        (cgroup / "memory" / "memory.usage_in_bytes").write_text("2000000\n")
-        assert available_memory() == 3_000_000
-
-    def test_is_not_negative(self, cgroup: Path) -> None:
-        (cgroup / "memory.max").write_text("5000000\n")
-        (cgroup / "memory.current").write_text("6000000\n")
-        assert available_memory() == 0
-
-    def test_without_a_limit_is_the_machine_s(self, cgroup: Path) -> None:
-        (cgroup / "memory.max").write_text("max\n")
-        (cgroup / "memory.current").write_text("2000000\n")
-        assert available_memory() > 10_000_000
 
 
 megabytes = st.integers(1, 200_000).map(lambda count: count * 10**6)
@@ -156,22 +68,3 @@ class TestBudget:
 
     def test_without_workers_given_is_a_worker_for_each_core(self) -> None:
         assert plan_budget(10**12, None, 10**8, 1000).workers == usable_cores()
-
-
-class TestPinning:
-    def test_none_is_none(self) -> None:
-        assert cpu_sets("none") == []
-
-    @pytest.mark.parametrize("pin", ["cores", "numa"])
-    def test_gives_every_cpu_once(self, pin: str) -> None:
-        sets = cpu_sets(pin)
-        if not sets:
-            pytest.skip("this machine does not say which NUMA nodes it has")
-        assert sorted(cpu for cpus in sets for cpu in cpus) == sorted(os.sched_getaffinity(0))
-
-    def test_a_core_has_all_its_threads(self) -> None:
-        assert len(cpu_sets("cores")) >= usable_cores()
-
-    @pytest.mark.parametrize("pin", ["cores", "numa"])
-    def test_keeps_to_the_cpus_that_are_allowed(self, pin: str, one_cpu: int) -> None:
-        assert cpu_sets(pin) in ([{one_cpu}], [])

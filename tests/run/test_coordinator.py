@@ -14,10 +14,10 @@ from conftest import stored
 
 import tokpress
 from tokpress.batches import TokenBatch
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo
-from tokpress.engines.framing import Frame
+from tokpress.documents.frame import Frame
+from tokpress.engines import choice
+from tokpress.engines.base import Engine
 from tokpress.engines.load import reference_engine
-from tokpress.engines.parity import Parity
 from tokpress.errors import (
     IdRangeError,
     InputError,
@@ -27,14 +27,13 @@ from tokpress.errors import (
     TooManyRejects,
     UsageError,
 )
-from tokpress.run import choice, coordinator, worker
-from tokpress.run.budget import usable_cores
+from tokpress.machine import usable_cores
+from tokpress.records import MANIFEST, PLAN, Input, Manifest, Parity, Plan, TokenizerFiles, TokenizerInfo
+from tokpress.run import coordinator, worker
 from tokpress.run.job import Advanced, FirstDocument
 from tokpress.run.plan import make_plan
 from tokpress.run.progress import Reporter
-from tokpress.sources.base import Input
-from tokpress.store.lock import LOCK, StoreLock
-from tokpress.store.manifest import MANIFEST, PLAN, Manifest, Plan
+from tokpress.storage.lock import LOCK, WriterLock
 
 
 def write_lines(path: Path, good: int, bad: int = 0) -> Path:
@@ -174,7 +173,7 @@ class TestOutputDirectory:
         assert stored(out) == before
 
     def test_one_writer_at_a_time(self, source: Path, out: Path) -> None:
-        with StoreLock(out), pytest.raises(StoreError, match="is being written by another run"):
+        with WriterLock(out), pytest.raises(StoreError, match="is being written by another run"):
             tokpress.build(source, tokenizer="bytes", out=out)
         assert len(tokpress.build(source, tokenizer="bytes", out=out)) == 20
         assert not (out / LOCK).exists()

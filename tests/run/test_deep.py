@@ -16,12 +16,12 @@ import pytest
 import zstandard
 
 import tokpress
-from tokpress.config import SpecialTokenPolicy
+from tokpress.records import FileEntry, SpecialTokenPolicy
 from tokpress.run import deep
 from tokpress.run.deep import Reencoded, reencode_sample
 from tokpress.sources.base import Reader, open_reader
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import FileEntry, encode, fingerprint, read_manifest, seal
+from tokpress.store.manifest import encode, fingerprint, read_manifest, seal
 
 TEXTS = [f"document {i} " + "word " * (i % 9) for i in range(60)]
 TEXTS[7] = ""

@@ -11,8 +11,9 @@ import pytest
 
 from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, WorkerView
-from tokpress.run.output import read_receipts, remaining_tasks
+from tokpress.run.tasks import remaining_tasks
 from tokpress.store.durable import SyncFailed
+from tokpress.store.unfinished import read_receipts
 
 from .jobs import SETTINGS, begin, budget, shard_files, write_texts
 

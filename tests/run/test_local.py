@@ -24,14 +24,15 @@ from tokpress import errors
 from tokpress.config import TokenizerConfig
 from tokpress.engines.load import load_files
 from tokpress.errors import InputError, TokpressError
+from tokpress.records import MANIFEST, Plan
 from tokpress.run import local
 from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, Done, Job, Settings, WorkerView
 from tokpress.run.local import LocalWorkers, WorkerProcess
-from tokpress.run.output import read_receipts, remaining_tasks
+from tokpress.run.tasks import remaining_tasks
 from tokpress.run.worker import Worker
 from tokpress.store.durable import SyncFailed
-from tokpress.store.manifest import MANIFEST, Plan
+from tokpress.store.unfinished import read_receipts
 
 from .jobs import SETTINGS, begin, budget, shard_files, write_texts
 

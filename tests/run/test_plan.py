@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.config import BuildConfig, ReadConfig, Resources, StoreConfig, TokenizerConfig
-from tokpress.engines.base import TokenizerInfo
-from tokpress.engines.framing import Frame
+from tokpress.documents.frame import Frame
+from tokpress.records import STDIN, Input, Slice, TokenizerInfo
 from tokpress.run import plan
 from tokpress.run.plan import cut_units, make_plan
-from tokpress.sources.base import STDIN, Input
-from tokpress.store.manifest import Slice, encode
+from tokpress.store.manifest import encode
 
 
 def source(size: int, kind: str = "jsonl", compression: str | None = None, path: str = "x") -> Input:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.errors import TokpressError
-from tokpress.run.job import Encoding, Place, Task
+from tokpress.records import Place, Slice
+from tokpress.run.job import Encoding, Task
 from tokpress.run.quarantine import CRASHED, HUNG, OUT_OF_MEMORY, Quarantine
-from tokpress.store.manifest import Slice
 
 TASK = Task(unit=3, slices=[Slice(0)])
 BATCH = Encoding((0, 100), (0, 900))

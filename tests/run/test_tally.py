@@ -7,8 +7,8 @@ from time import perf_counter
 import pytest
 
 import tokpress
-from tokpress.batches import BAD_JSON, Reject
 from tokpress.errors import TooManyRejects
+from tokpress.records import BAD_JSON, Reject
 from tokpress.run.job import Advanced, Done
 from tokpress.run.progress import Reporter
 from tokpress.run.tally import Tally

@@ -24,14 +24,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokpress
-from tokpress.batches import Reject, TextBatch, TokenBatch, large_strings
+from tokpress.batches import TextBatch, TokenBatch, large_strings
+from tokpress.documents.batching import place, set_aside
 from tokpress.engines.base import Engine
 from tokpress.engines.load import reference_engine
+from tokpress.records import MANIFEST, Counts, Place, Receipt, Reject
 from tokpress.run import worker as worker_module
-from tokpress.run.job import Advanced, Done, Encoding, Message, Place, Task
-from tokpress.run.output import continued, unit_receipts
-from tokpress.run.worker import Worker, place, set_aside
-from tokpress.store.manifest import MANIFEST, Counts, Receipt
+from tokpress.run.job import Advanced, Done, Encoding, Message, Task
+from tokpress.run.tasks import continued
+from tokpress.run.worker import Worker
+from tokpress.store.unfinished import unit_receipts
 
 from .jobs import SETTINGS, begin, shard_files
 

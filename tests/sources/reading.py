@@ -18,9 +18,10 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import zstandard
 
-from tokpress.batches import Reject, TextBatch
+from tokpress.batches import TextBatch
 from tokpress.config import ReadConfig
-from tokpress.sources.base import Input, Reader, open_reader
+from tokpress.records import Input, Reject
+from tokpress.sources.base import Reader, open_reader
 from tokpress.sources.files import discover
 
 BOM = b"\xef\xbb\xbf"

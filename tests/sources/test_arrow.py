@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from conftest import make_texts
 
-from tokpress.batches import DAMAGED_INPUT
 from tokpress.errors import InputError
+from tokpress.records import DAMAGED_INPUT
 
 from .reading import TABLE_KINDS, joined, read, read_ranges, reader_of, write, write_table
 

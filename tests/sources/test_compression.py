@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokpress.errors import InputError
-from tokpress.sources.base import Input
+from tokpress.records import Input
 from tokpress.sources.compression import EXTENSIONS, ByteStream, DamagedStream, PeekableInput
 
 from .reading import COMPRESSORS, PACKED, compress, write

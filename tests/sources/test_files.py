@@ -15,7 +15,7 @@ import pytest
 import tokpress
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
-from tokpress.sources.base import STDIN, Input
+from tokpress.records import STDIN, Input
 from tokpress.sources.files import FORMAT_OF_EXTENSION, discover
 
 from .reading import COMPRESSORS, compress, joined, jsonl, read, write

@@ -15,15 +15,8 @@ from conftest import HARD_TEXTS, make_texts
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tokpress.batches import (
-    BAD_JSON,
-    DAMAGED_INPUT,
-    INVALID_UTF8,
-    MISSING_FIELD,
-    TOO_LARGE,
-    WRONG_TYPE,
-)
 from tokpress.errors import UsageError
+from tokpress.records import BAD_JSON, DAMAGED_INPUT, INVALID_UTF8, MISSING_FIELD, TOO_LARGE, WRONG_TYPE
 
 from .reading import (
     BATCH_SIZES,

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokpress.batches import PREVIEW_BYTES
-from tokpress.sources.base import Input
+from tokpress.records import Input
 from tokpress.sources.blocks import Block, Damage, Oversized
 from tokpress.sources.compression import ByteStream
 from tokpress.sources.lines import read_lines

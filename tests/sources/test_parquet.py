@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import make_texts
 
-from tokpress.batches import DAMAGED_INPUT, INVALID_UTF8
 from tokpress.errors import InputError
+from tokpress.records import DAMAGED_INPUT, INVALID_UTF8
 
 from .reading import joined, measure, read, read_ranges, reader_of, same, write
 

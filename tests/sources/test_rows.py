@@ -11,8 +11,8 @@ from conftest import make_texts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tokpress.batches import INVALID_UTF8, MISSING_FIELD, TOO_LARGE
 from tokpress.errors import InputError
+from tokpress.records import INVALID_UTF8, MISSING_FIELD, TOO_LARGE
 
 from .reading import BATCH_SIZES, BIG_BATCH, TABLE_KINDS, joined, measure, read, read_ranges, same, write_table
 

@@ -11,7 +11,7 @@ from conftest import HARD_TEXTS, make_texts
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tokpress.batches import DAMAGED_INPUT, INVALID_UTF8, TOO_LARGE
+from tokpress.records import DAMAGED_INPUT, INVALID_UTF8, TOO_LARGE
 
 from .reading import (
     BATCH_SIZES,

@@ -9,18 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from tokpress.records import MANIFEST, Counts, FileEntry, Manifest, Receipt
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import (
-    MANIFEST,
-    Counts,
-    FileEntry,
-    Manifest,
-    Receipt,
-    encode,
-    fingerprint,
-    read_manifest,
-    seal,
-)
+from tokpress.store.manifest import encode, fingerprint, read_manifest, seal
 
 Change = Callable[[Receipt], Receipt]
 

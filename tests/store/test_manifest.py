@@ -13,23 +13,9 @@ import msgspec
 import pytest
 
 from tokpress.errors import StoreError
+from tokpress.records import MANIFEST, PLAN, Counts, Manifest, Plan, Receipt, shard_name
 from tokpress.store.durable import checksum
-from tokpress.store.manifest import (
-    MANIFEST,
-    PLAN,
-    Counts,
-    Manifest,
-    Plan,
-    Receipt,
-    encode,
-    fingerprint,
-    is_intact,
-    read_manifest,
-    read_record,
-    seal,
-    shard_name,
-    write_manifest,
-)
+from tokpress.store.manifest import encode, fingerprint, is_intact, read_manifest, read_record, seal, write_manifest
 from tokpress.store.reader import open_store
 from tokpress.store.verify import verify_store
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import StoreError
-from tokpress.store.manifest import MANIFEST, PLAN
+from tokpress.records import MANIFEST, PLAN
 
 from .tampering import reseal
 

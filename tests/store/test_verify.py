@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tokpress.errors import StoreError
-from tokpress.store.manifest import MANIFEST, PLAN, Counts, Plan, Receipt, encode, read_manifest, read_record
+from tokpress.records import MANIFEST, PLAN, Counts, Plan, Receipt
+from tokpress.store.manifest import encode, read_manifest, read_record
 from tokpress.store.verify import verify_store
 
 from .tampering import damaged, file_entry, forge, reseal, store_files

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.batches import BAD_JSON, TOO_LARGE, DocumentBatch, Reject, TokenBatch
+from tokpress.batches import DocumentBatch, TokenBatch
+from tokpress.records import BAD_JSON, REJECTS, SHARDS, TOO_LARGE, Counts, FileEntry, Receipt, Reject
 from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import REJECTS, SHARDS, Counts, FileEntry, Receipt, read_record
+from tokpress.store.manifest import read_record
 from tokpress.store.writer import ShardWriter, count_sources
 
 FILES_OF_THE_FIRST = [f"train-00003-000.{extension}" for extension in ("bin", "ends", "json", "pos")]

@@ -8,7 +8,8 @@ import click
 
 from tokpress.cli.options import Fields, Size, TokenId, read_options, unescape
 from tokpress.cli.supervised import BuildCommand, supervised_options
-from tokpress.config import CheckConfig, EngineChoice, Resources, SpecialTokenPolicy
+from tokpress.config import CheckConfig, EngineChoice, Resources
+from tokpress.records import SpecialTokenPolicy
 
 if TYPE_CHECKING:
     from rich.console import Console

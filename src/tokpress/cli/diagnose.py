@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tokpress.diagnose.findings import Diagnosis, Line
-    from tokpress.live.measure import Way
+    from tokpress.diagnose.tokenizing import Way
 
 _EPILOG = """
 \b
@@ -93,7 +93,7 @@ def _compare_ways(
     import msgspec
 
     from tokpress.cli.show import out_console
-    from tokpress.live.measure import compare_ways
+    from tokpress.diagnose.tokenizing import compare_ways
     from tokpress.loader.step_report import save_plot
 
     options["separator"] = unescape(options["separator"])

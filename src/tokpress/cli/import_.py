@@ -47,7 +47,7 @@ def command(paths: tuple[str, ...], out: str, as_json: bool, **options: Any) -> 
 
     from tokpress.cli.printable import printable
     from tokpress.cli.show import ByteProgress, err_console, plural
-    from tokpress.run.adopt import import_tokens
+    from tokpress.formats.import_ import import_tokens
 
     bar = ByteProgress(err_console(), "importing")
 

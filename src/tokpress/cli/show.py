@@ -12,14 +12,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from tokpress.cli.printable import printable
-from tokpress.engines.base import TokenizerInfo
-from tokpress.engines.framing import Frame
-from tokpress.engines.parity import Parity
+from tokpress.documents.frame import Frame
 from tokpress.errors import NotEnoughMemory
+from tokpress.records import STDIN, Input, Manifest, Parity, TokenizerInfo
 from tokpress.run.job import Advanced, FirstDocument
 from tokpress.run.progress import Reporter
-from tokpress.sources.base import STDIN, Input
-from tokpress.store.manifest import Manifest
 
 _BAR_SECONDS = 0.5
 _LINE_SECONDS = 10.0

@@ -7,6 +7,7 @@ them, advice.
     observe    starts the command, gathers what its processes report: the watch, a StepMeter, py-spy's samples
     samples    py-spy's stacks -> compute, data, other; the lines in which most time is spent
     findings   all of that -> shares, faults, advice
+    tokenizing what each way of tokenizing costs a training step
 
 A script that has a `StepMeter` is believed; else shares come from the watch, and py-spy splits what the watch does not know.
 """

@@ -8,7 +8,7 @@ In: an Arrow array of documents. Out: one flat array of ids and the end of each 
     gigatoken      the fast one, used where it is proved equal
     unsettled      characters on which it is not, because Unicode is of another year
     parity         the proof: both engines on the user's own text and on nasty strings
-    framing        BOS, EOS, range check, narrow dtype
+    choice         which engine a run uses
     conformance    what every engine must do, as a suite that any engine can be put through
     train          new tokenizers from text
 """

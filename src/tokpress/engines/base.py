@@ -5,49 +5,20 @@ In: `pa.LargeStringArray`. Out: `TokenBatch` with u32 ids. An engine adds no BOS
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s, TokenBatch, large_strings, text_bytes
 from tokpress.errors import IdRangeError, TokenizerError
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizerFiles:
-    """A tokenizer as bytes: all that is needed to make it again anywhere. Stored in every store's `tokenizer/`."""
-
-    kind: str  # huggingface, sentencepiece, tiktoken or bytes
-    files: Mapping[str, bytes]
-
-    @property
-    def fingerprint(self) -> str:
-        digest = hashlib.sha256(self.kind.encode())
-        for name, data in sorted(self.files.items()):
-            digest.update(f"\0{name}\0{len(data)}\0".encode())
-            digest.update(data)
-        return digest.hexdigest()
-
-
-class TokenizerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tokenizer says about itself."""
-
-    kind: str
-    fingerprint: str
-    vocab_size: int  # one more than the largest id, added tokens included
-    special_tokens: dict[str, int]
-    bos_token: str | None = None
-    eos_token: str | None = None
+from tokpress.records import TokenizerInfo
 
 
 class Engine(Protocol):

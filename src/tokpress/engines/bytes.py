@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tokpress.batches import Ids, TokenBatch, string_buffers
-from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
+from tokpress.engines.base import Engine, from_lists, known_ids, parse_literals
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles, TokenizerInfo
 
 END_OF_TEXT = "<|endoftext|>"
 _SPECIAL_TOKENS = {END_OF_TEXT: 256}

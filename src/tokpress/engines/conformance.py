@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from tokpress.batches import TokenBatch, large_strings
-from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles
+from tokpress.engines.base import Engine
 from tokpress.engines.parity import nasty_texts
 from tokpress.errors import IdRangeError
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 _TINY_DOCS = 5_000
 

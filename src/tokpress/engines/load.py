@@ -10,9 +10,10 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-from tokpress.config import SpecialTokenPolicy, TokenizerConfig
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo
+from tokpress.config import TokenizerConfig
+from tokpress.engines.base import Engine
 from tokpress.errors import TokenizerError
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles, TokenizerInfo
 
 _REFERENCES = {  # kind -> module, class; imported when first used
     "huggingface": ("tokpress.engines.huggingface", "HuggingFaceEngine"),

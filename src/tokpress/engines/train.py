@@ -19,7 +19,7 @@ from tokpress.config import ReadConfig, parse_size
 from tokpress.errors import UsageError
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
-from tokpress.store.durable import write_file
+from tokpress.storage.local import LocalStorage
 
 TokenizerModel = Literal["bpe", "sp-bpe", "sp-unigram"]
 END_OF_TEXT = "<|endoftext|>"
@@ -59,9 +59,10 @@ def train_tokenizer(
     else:
         data = _train_sentencepiece(texts, vocab_size, model.removeprefix("sp-"), special_tokens)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, data)
+    beside = LocalStorage(path.parent)
+    beside.put(path.name, data)
     if companion is not None:
-        write_file(path.with_name(_COMPANION), companion)
+        beside.put(_COMPANION, companion)
     return path
 
 

@@ -7,6 +7,7 @@ them, for `tokpress import`.
     export     tokpress.export: parts in parallel, receipts, the directory in one step
     target     the directory that an export writes to: may it, and is there something to go on with?
     writing    the files of one part
+    import_    tokpress.import_tokens: token files as a store, without a copy where that can be
     raw        shared by formats that are raw ids: ends, files that several shards share
     rows       shared by formats that have rows: documents, or sequences of a packing
     tables     rows as Arrow tables

@@ -18,7 +18,7 @@ import numpy as np
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
 from tokpress.formats import FORMATS, IMPORTABLE
-from tokpress.store.manifest import Count, Receipt
+from tokpress.records import Count, Receipt
 from tokpress.store.reader import Store
 
 Advance = Callable[[int], None]  # told the bytes that were just written or linked

@@ -20,7 +20,7 @@ from tokpress.errors import InputError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
 from tokpress.formats.raw import token_paths, write_mask
 from tokpress.formats.writing import PartWriter
-from tokpress.store.manifest import Receipt
+from tokpress.records import Receipt
 from tokpress.store.reader import Store
 
 _COLUMNS = ("start", "end", "id", "src", "loc")

@@ -28,11 +28,11 @@ from tokpress.formats.base import (
     open_format,
 )
 from tokpress.formats.target import ExportPlan, Metadata, SplitFacts, Target
+from tokpress.machine import usable_cores
 from tokpress.packing import PackingOptions
 from tokpress.packing import check_options as check_packing
-from tokpress.run.budget import usable_cores
+from tokpress.storage.lock import WriterLock
 from tokpress.store.durable import make_directory, sync_directory
-from tokpress.store.lock import StoreLock
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
 from tokpress.threads import thread_pool
@@ -85,7 +85,7 @@ def export(
     plan = _plan(job)
     target = Target(job.final)
     job.final.parent.mkdir(parents=True, exist_ok=True)
-    with StoreLock(target.work):
+    with WriterLock(target.work):
         finished = target.check(plan, overwrite=overwrite)
         if finished is None:
             finished = _run(job, plan, target, workers or usable_cores(), progress, overwrite=overwrite)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tokpress.batches import Ids, TokenBatch
-from tokpress.engines.framing import Frame
+from tokpress.documents.frame import Frame
 from tokpress.errors import InputError, UsageError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written
 from tokpress.formats.raw import ends_after, token_paths

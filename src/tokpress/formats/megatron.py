@@ -22,7 +22,7 @@ from tokpress.errors import InputError, StoreError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, shards_of
 from tokpress.formats.raw import joined_parts, lengths_of, token_paths
 from tokpress.formats.writing import PartWriter
-from tokpress.store.manifest import Receipt
+from tokpress.records import Receipt
 from tokpress.store.reader import Store
 
 _MAGIC = b"MMIDIDX\0\0"

@@ -16,7 +16,7 @@ from tokpress.batches import Ids, Int64s, places
 from tokpress.errors import InputError, UsageError
 from tokpress.formats.base import Advance, Export, Part, Write, Written, shards_of
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
-from tokpress.store.manifest import Receipt
+from tokpress.records import Receipt
 from tokpress.store.reader import Store
 
 

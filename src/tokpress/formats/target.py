@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from tokpress.engines.base import TokenizerInfo
 from tokpress.errors import StoreError, UsageError
 from tokpress.formats.base import ExportOptions, Written
-from tokpress.run.output import differences
+from tokpress.records import PLAN, Count, TokenizerInfo
 from tokpress.store.durable import make_directory, move_directory, remove, remove_tree, sync_directory, write_file
-from tokpress.store.manifest import PLAN, Count, Record, encode, read_record
+from tokpress.store.manifest import Record, encode, read_record
+from tokpress.store.unfinished import differences
 
 METADATA = "metadata.json"
 FORMAT = "tokpress-export"

@@ -13,8 +13,9 @@ from typing import Any
 
 from tokpress.errors import StoreError
 from tokpress.formats.base import Advance, Export, Written
+from tokpress.records import Receipt
 from tokpress.store.durable import DurableFile, link_or_copy, reserve, sync_directory, write_at
-from tokpress.store.manifest import Receipt, verify_hint
+from tokpress.store.manifest import verify_hint
 
 BLOCK_BYTES = 8 * 1024**2  # worked on at a time, so that memory does not grow with a file
 

@@ -14,5 +14,4 @@ In: texts, or inputs as for a build. Out: ids equal to the reference's, in order
     packer       documents from a place on -> rows of tokens
     window       the tokens that were encoded and not delivered yet
     state        where a live data set is: a small dictionary
-    measure      what each way costs a training step
 """

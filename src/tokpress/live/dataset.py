@@ -20,9 +20,6 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from tokpress.api import PathLike
-from tokpress.batches import Reject
-from tokpress.engines.parity import Parity
 from tokpress.errors import UsageError
 from tokpress.live.encoder import Use
 from tokpress.live.packer import Packer, Rows
@@ -42,7 +39,9 @@ from tokpress.loader.dataset import (
 from tokpress.loader.fields import Block, Layout, make_fields
 from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.steps import Sharing
+from tokpress.options import PathLike
 from tokpress.packing.base import check_seq_len
+from tokpress.records import Parity, Reject
 
 _BYTES_PER_TOKEN = 4  # about; a batch of text is to give about a step of all ranks
 _MIN_BATCH_BYTES, _MAX_BATCH_BYTES = 16 * 1024, 1024**2

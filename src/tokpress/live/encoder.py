@@ -16,14 +16,15 @@ import numpy as np
 
 from tokpress.batches import Int64s, TokenBatch, string_buffers
 from tokpress.config import TokenizerConfig
-from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens
+from tokpress.engines.base import Engine, concat_tokens
 from tokpress.errors import UsageError
 from tokpress.live.base import Crew, Documents, T, encode_documents
 from tokpress.live.costs import Costs, bounds_of, measure_costs, quickest
 from tokpress.live.processes import ProcessCrew
 from tokpress.live.proof import ProvedEngine
 from tokpress.live.threads import ThreadCrew
-from tokpress.run.budget import usable_cores
+from tokpress.machine import usable_cores
+from tokpress.records import TokenizerFiles
 
 Use = Literal["auto", "threads", "processes"]
 _HANDOVER = {"threads": 50e-6, "processes": 200e-6}  # seconds, until it is measured

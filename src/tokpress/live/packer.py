@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokpress.batches import EMPTY, Ids, Reject, TextBatch, TokenBatch, string_buffers
+from tokpress.batches import Ids, TextBatch, TokenBatch, string_buffers
 from tokpress.config import ReadConfig
+from tokpress.documents.batching import coalesce, place, set_aside
+from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
 from tokpress.errors import InputError
 from tokpress.live.window import Place, Window
 from tokpress.loader.stream import Segments
-from tokpress.run.tally import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
-from tokpress.run.worker import coalesce, place, set_aside
-from tokpress.sources.base import Input, open_reader
+from tokpress.records import EMPTY, Input, Reject
+from tokpress.sources.base import open_reader
 from tokpress.sources.files import check_unchanged
 
 FIRST_REJECTS = 20  # bad records that are kept to be looked at

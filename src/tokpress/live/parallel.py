@@ -23,15 +23,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import TokenBatch, large_strings
-from tokpress.config import EngineChoice, SpecialTokenPolicy, TokenizerConfig
-from tokpress.engines.base import Engine, TokenizerFiles
-from tokpress.engines.framing import frame_for
+from tokpress.config import EngineChoice, TokenizerConfig
+from tokpress.documents.frame import frame_for
+from tokpress.engines.base import Engine
 from tokpress.engines.load import load_files
 from tokpress.errors import TokenizerError, UsageError, WorkerDied
 from tokpress.live.base import Documents, encode_documents
 from tokpress.live.encoder import Encoder, Use
 from tokpress.live.proof import load_engine
 from tokpress.live.rows import Array, cut_rows, pad_rows
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 Texts: TypeAlias = Iterable[str] | pa.Array | pa.ChunkedArray
 Pair = tuple[Array, Array]

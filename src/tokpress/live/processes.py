@@ -22,7 +22,6 @@ from typing import cast
 
 from tokpress.batches import TokenBatch, large_strings
 from tokpress.config import TokenizerConfig
-from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import TokenizerError, TokpressError, WorkerDied
 from tokpress.interpreter import start_python
 from tokpress.live.base import Documents, T
@@ -38,6 +37,7 @@ from tokpress.live.wire import (
     receive,
     send,
 )
+from tokpress.records import TokenizerFiles
 
 _TRIES = 2  # of a part
 _STOP_SECONDS = 3.0

@@ -16,7 +16,7 @@ import msgspec
 
 from tokpress.errors import UsageError
 from tokpress.live.window import Place
-from tokpress.sources.base import Input
+from tokpress.records import Input
 
 VERSION = 1
 

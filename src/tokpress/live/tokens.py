@@ -11,17 +11,17 @@ from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
-from tokpress.api import BuildOptions, PathLike, as_list, build_config
 from tokpress.batches import TextBatch, TokenBatch
-from tokpress.config import EngineChoice, SpecialTokenPolicy
-from tokpress.engines.framing import frame_for
+from tokpress.config import EngineChoice
+from tokpress.documents.frame import frame_for
+from tokpress.engines.choice import choose_engine
 from tokpress.engines.load import FAST_KINDS, load_files, reference_engine
 from tokpress.engines.parity import Auditor
 from tokpress.errors import UsageError
 from tokpress.live.encoder import Encoder, Use
-from tokpress.run.budget import usable_cores
-from tokpress.run.choice import choose_engine
-from tokpress.sources.base import STDIN
+from tokpress.machine import usable_cores
+from tokpress.options import BuildOptions, PathLike, as_list, build_config
+from tokpress.records import STDIN, SpecialTokenPolicy
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
 

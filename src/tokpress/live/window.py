@@ -11,9 +11,10 @@ from collections import deque
 import msgspec
 import numpy as np
 
-from tokpress.batches import EMPTY, Ids, Int64s, TextBatch, TokenBatch
+from tokpress.batches import Ids, Int64s, TextBatch, TokenBatch
 from tokpress.errors import InputError
 from tokpress.loader.stream import Segments, cut_at_documents
+from tokpress.records import EMPTY
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from tokpress.batches import TokenBatch, string_buffers
 from tokpress.config import TokenizerConfig
-from tokpress.engines.base import TokenizerFiles
 from tokpress.live.shared import SharedMemory
+from tokpress.records import TokenizerFiles
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):

@@ -16,7 +16,7 @@ from tokpress.packing.bestfit import plan_key
 from tokpress.packing.plan import StoredPlan, plan_directory
 from tokpress.packing.planner import Progress, write_plan
 from tokpress.packing.waste import Waste
-from tokpress.store.lock import StoreLock
+from tokpress.storage.lock import WriterLock
 from tokpress.store.reader import open_store
 
 
@@ -40,6 +40,6 @@ def pack(
         plan = StoredPlan(opened, key)
         plan.check()
     except StoreError:  # there is none, or none that can be used
-        with StoreLock(plan_directory(opened.path, key)):
+        with WriterLock(plan_directory(opened.path, key)):
             return write_plan(opened, seq_len=seq_len, long_docs=long_docs, progress=progress)
     return plan.index.waste

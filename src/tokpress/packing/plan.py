@@ -25,8 +25,9 @@ import numpy as np
 from tokpress.errors import StoreError
 from tokpress.packing.deal import number_dtype
 from tokpress.packing.waste import Waste
+from tokpress.records import PACKS, Count, FileEntry
 from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
-from tokpress.store.manifest import PACKS, Count, FileEntry, encode, read_record
+from tokpress.store.manifest import encode, read_record
 from tokpress.store.reader import Store, map_array, open_store
 from tokpress.store.verify import Problem
 

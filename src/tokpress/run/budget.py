@@ -7,14 +7,12 @@ workers, and how much text each takes on at a time. None of it changes the outpu
 from __future__ import annotations
 
 import math
-import os
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
 from tokpress.errors import UsageError
+from tokpress.machine import available_memory, usable_cores
 from tokpress.run.gate import Room
 
 PARENT_BYTES = 150 * 10**6  # the coordinating process: imports, receipts, the view
@@ -26,8 +24,6 @@ ORDINARY_PART = 4  # a worker's share divided by this is for such batches; the r
 MIN_BATCH_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 4 * 1024**2
 DEFAULT_SHARE = 0.6  # of the memory that is available
-_CGROUP = Path("/sys/fs/cgroup")
-_OWN_CGROUP = Path("/proc/self/cgroup")  # says where below it this process stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,58 +35,6 @@ class Budget:
     batch_bytes: int
     worker_bytes: int  # what one worker may hold
     room: Room  # what of it is for text
-
-
-def usable_cores() -> int:
-    """Physical cores that this process may run on, within its affinity and its cgroup's quota."""
-    allowed = os.sched_getaffinity(0)
-    cores = {_core_of(cpu) for cpu in allowed}
-    quota = _cpu_quota()
-    return max(min(len(cores), math.ceil(quota) if quota else len(cores)), 1)
-
-
-def _core_of(cpu: int) -> tuple[str, str]:
-    topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
-    try:
-        return (topology / "physical_package_id").read_text(), (topology / "core_id").read_text()
-    except OSError:
-        return "", str(cpu)
-
-
-def _cpu_quota() -> float | None:
-    quotas = []
-    for cgroup in _cgroups():
-        with suppress(OSError, ValueError):  # no cgroup, or no limit
-            quota, period = (cgroup / "cpu.max").read_text().split()
-            quotas.append(int(quota) / int(period))
-    with suppress(OSError, ValueError):  # version 1 of cgroups; -1 is no limit
-        old = _CGROUP / "cpu"
-        quotas.append(int((old / "cpu.cfs_quota_us").read_text()) / int((old / "cpu.cfs_period_us").read_text()))
-    return min((quota for quota in quotas if quota > 0), default=None)
-
-
-def _cgroups() -> list[Path]:
-    """This process's cgroup and those around it: the limits of all of them hold."""
-    try:
-        own = next(line for line in _OWN_CGROUP.read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
-        return [_CGROUP]
-    inner = _CGROUP / own.removeprefix("0::").strip("/")
-    return [inner, *(parent for parent in inner.parents if parent.is_relative_to(_CGROUP))]
-
-
-def available_memory() -> int:
-    """Bytes that can be had without pushing others out, within the cgroup's limit."""
-    available: int = psutil.virtual_memory().available
-    for cgroup in _cgroups():
-        with suppress(OSError, ValueError):  # no cgroup, or no limit
-            limit, used = (cgroup / "memory.max").read_text(), (cgroup / "memory.current").read_text()
-            available = min(available, int(limit) - int(used))
-    with suppress(OSError, ValueError):  # version 1 of cgroups; no limit is a very large one
-        old = _CGROUP / "memory"
-        limit, used = (old / "memory.limit_in_bytes").read_text(), (old / "memory.usage_in_bytes").read_text()
-        available = min(available, int(limit) - int(used))
-    return max(available, 0)
 
 
 def callers_memory() -> int:
@@ -119,21 +63,3 @@ def plan_budget(
     most = total - PARENT_BYTES - count * footprint - (count - 1) * cost * batch
     room = Room(ordinary=cost * batch, share=each - footprint, most=most, budget=total)
     return Budget(memory_bytes=total, workers=count, batch_bytes=batch, worker_bytes=each, room=room)
-
-
-def cpu_sets(pin: str) -> list[set[int]]:
-    """The CPUs of each worker in turn: one core, or one NUMA node; empty if workers are not pinned."""
-    allowed = os.sched_getaffinity(0)
-    if pin == "cores":
-        cores: dict[tuple[str, str], set[int]] = {}
-        for cpu in sorted(allowed):
-            cores.setdefault(_core_of(cpu), set()).add(cpu)
-        return list(cores.values())
-    if pin == "numa":
-        nodes = []
-        for node in sorted(Path("/sys/devices/system/node").glob("node[0-9]*")):
-            cpus = {int(path.name.removeprefix("cpu")) for path in node.glob("cpu[0-9]*")} & allowed
-            if cpus:
-                nodes.append(cpus)
-        return nodes
-    return []

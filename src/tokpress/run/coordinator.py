@@ -19,24 +19,26 @@ from typing import Protocol
 import msgspec
 
 from tokpress.config import BuildConfig, reject_limit
-from tokpress.engines.framing import frame_for
+from tokpress.documents.frame import frame_for
+from tokpress.documents.splits import VAL, check_split, threshold_for
+from tokpress.documents.templates import check_template, load_template, reading
 from tokpress.engines.load import load_files
 from tokpress.errors import NotEnoughMemory, UsageError
-from tokpress.run import output
-from tokpress.run.budget import Budget, cpu_sets, plan_budget, usable_cores
+from tokpress.machine import cpu_sets, usable_cores
+from tokpress.records import STDIN, Input, Plan, Slice
+from tokpress.run.budget import Budget, plan_budget
 from tokpress.run.job import PROFILE_PART, Advanced, Done, Job, Prepared, Settings, Task, WorkerView
 from tokpress.run.local import LocalWorkers
 from tokpress.run.plan import default_unit_bytes, make_plan, val_below_of
 from tokpress.run.progress import Reporter
-from tokpress.run.seal import seal_store
-from tokpress.run.splits import VAL, check_split, threshold_for
 from tokpress.run.tally import Tally
-from tokpress.sources.base import STDIN, Input
+from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import discover
-from tokpress.store.lock import StoreLock
-from tokpress.store.manifest import Plan, Slice, read_manifest
+from tokpress.storage.lock import WriterLock
+from tokpress.store import unfinished as output
+from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
-from tokpress.templates.load import check_template, load_template, reading
+from tokpress.store.seal import seal_store
 
 SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
 
@@ -73,7 +75,7 @@ def build_store(
     reporter = reporter or Reporter()
     job = make_job(inputs, out, config)
     directory, found = job.directory, job.inputs
-    with StoreLock(directory):
+    with WriterLock(directory):
         old = None if overwrite else output.stored_plan(directory)
         if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
             # The tokenizer is known: what else differs, or that all is done, can be said before it is loaded.
@@ -141,7 +143,7 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
     output.furnish(directory, job.files)
     receipts = output.read_receipts(directory)
     sizes = _unit_bytes(plan)
-    tasks = sorted(output.remaining_tasks(plan, receipts), key=lambda task: -sizes[task.unit])
+    tasks = sorted(remaining_tasks(plan, receipts), key=lambda task: -sizes[task.unit])
     tally.resumed(receipt for unit in receipts.values() for receipt in unit)
     if receipts:
         docs = sum(receipt.counts.written for unit in receipts.values() for receipt in unit)

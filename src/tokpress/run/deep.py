@@ -16,15 +16,14 @@ import numpy as np
 
 from tokpress.batches import Mask, TextBatch
 from tokpress.config import BuildConfig, ReadConfig, TemplateConfig, TokenizerConfig
-from tokpress.engines.framing import Frame
+from tokpress.documents.frame import Frame
+from tokpress.documents.shape import Shaper
+from tokpress.documents.templates import reading
 from tokpress.errors import InputError
-from tokpress.run.job import Job
-from tokpress.run.shape import Shaper
-from tokpress.sources.base import STDIN, Input, open_reader
-from tokpress.store.manifest import SHARDS
+from tokpress.records import SHARDS, STDIN, Input
+from tokpress.sources.base import FORMATS, open_reader
 from tokpress.store.reader import Store, tokenizer_files
 from tokpress.store.verify import Problem
-from tokpress.templates.load import reading
 
 _BATCH_BYTES = 256 * 1024
 
@@ -43,7 +42,7 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
     compared, why_not = 0, ""
     problems = []
     for path, group in groupby(chosen, key=lambda i: store.where(i)[0]):
-        if path == STDIN or not inputs[path][1].is_text:
+        if path == STDIN or inputs[path][1].format not in FORMATS:
             why_not = "standard input cannot be read twice" if path == STDIN else "its sources are tokens, not text"
             continue
         wanted = {store.where(i)[1]: i for i in group}  # of a record that was split, one document
@@ -79,9 +78,8 @@ class _Again:
         self.read = reading(config)
         self._store = store
         files = tokenizer_files(store.path, manifest)
-        job = Job(directory=store.path, config=config, inputs=store.plan.inputs, files=files)
         frame = Frame(manifest.bos_id, manifest.eos_id, manifest.tokenizer.vocab_size)
-        self._shaper = Shaper(job, frame, store.engine)
+        self._shaper = Shaper(config, store.plan.inputs, files, frame, store.engine)
 
     def holds(self, record: TextBatch, i: int) -> bool:
         """Whether document i is what is made of the record, or a part of that if it was split; its mask, too."""

@@ -15,9 +15,10 @@ import psutil
 
 from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import Advanced, Done, Job, Message, Prepared, Settings, Task, WorkerView
-from tokpress.run.output import continued, unit_receipts
+from tokpress.run.tasks import continued
 from tokpress.run.worker import Worker
 from tokpress.store.durable import SyncFailed
+from tokpress.store.unfinished import unit_receipts
 
 _SYNC_TRIES = 3
 

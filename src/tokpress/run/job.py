@@ -9,17 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tokpress.batches import Reject
 from tokpress.config import BuildConfig
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo
-from tokpress.engines.framing import Frame
-from tokpress.engines.parity import Parity
+from tokpress.documents.frame import Frame
+from tokpress.records import Input, Parity, Place, Reject, Slice, TokenizerFiles, TokenizerInfo
 from tokpress.run.gate import Room
-from tokpress.sources.base import Input
-from tokpress.store.manifest import Slice
 
 PROFILE_PART = ".part-"  # of --profile: each process writes its own, the coordinator joins them
-Place = tuple[int, int]  # (input, position): where a record stands; places of one unit are in reading order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

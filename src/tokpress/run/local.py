@@ -29,6 +29,7 @@ import psutil
 
 from tokpress.errors import NotEnoughMemory, TokpressError
 from tokpress.interpreter import start_python
+from tokpress.records import Receipt
 from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import (
     Advanced,
@@ -47,9 +48,9 @@ from tokpress.run.job import (
     Task,
     WorkerView,
 )
-from tokpress.run.output import continued, unit_receipts
 from tokpress.run.quarantine import CRASHED, HUNG, OUT_OF_MEMORY, Quarantine
-from tokpress.store.manifest import Receipt
+from tokpress.run.tasks import continued
+from tokpress.store.unfinished import unit_receipts
 
 _POLL_SECONDS = 0.05
 _OVER_BUDGET = 1.05  # of the run's memory, and

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -21,7 +21,9 @@ from tokpress.engines.base import concat_tokens
 from tokpress.engines.load import fast_engine, load_files, reference_engine
 from tokpress.errors import TokenizerError
 from tokpress.figure import new_figure
-from tokpress.run.budget import usable_cores
+from tokpress.machine import usable_cores
+from tokpress.options import BuildOptions, build_config
+from tokpress.run.coordinator import build_store
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
 
@@ -87,12 +89,11 @@ def worker_rates(
     inputs: Sequence[str], tokenizer: str, up_to: int | None, scratch: str | None, options: dict[str, Any]
 ) -> Iterator[WorkersRate]:
     """Whole builds of the inputs with 1, 2, ... workers; each store is removed again."""
-    from tokpress.api import build
-
     most = up_to or usable_cores()
     for count in sorted({*range(1, min(most, 4) + 1), *(2**power for power in range(most.bit_length())), most}):
         with tempfile.TemporaryDirectory(prefix="tokpress-bench-", dir=scratch) as directory:
-            store = build(inputs, tokenizer=tokenizer, out=Path(directory) / "store", workers=count, **options)
+            config = build_config(tokenizer, cast(BuildOptions, options | {"workers": count}))
+            store = build_store(inputs, Path(directory) / "store", config)
             run = store.manifest.run
             yield WorkersRate(
                 workers=count,

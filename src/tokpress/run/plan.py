@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 
 from tokpress.config import BuildConfig, ReadConfig, TemplateConfig
-from tokpress.engines.base import TokenizerInfo
-from tokpress.engines.framing import Frame
+from tokpress.documents.frame import Frame
+from tokpress.documents.templates import reading
+from tokpress.records import FORMAT_VERSION, STDIN, Input, Plan, Slice, TokenizerInfo
 from tokpress.run.budget import MIN_BATCH_BYTES
-from tokpress.sources.base import STDIN, Input, open_reader
-from tokpress.store.manifest import FORMAT_VERSION, Plan, Slice
-from tokpress.templates.load import reading
+from tokpress.sources.base import open_reader
 
 _MAX_FILES_A_UNIT = 10_000
 _FEWEST_UNITS = 64

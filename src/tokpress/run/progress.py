@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from tokpress.engines.base import TokenizerInfo
-from tokpress.engines.framing import Frame
-from tokpress.engines.parity import Parity
+from tokpress.documents.frame import Frame
 from tokpress.errors import NotEnoughMemory
+from tokpress.records import Input, Manifest, Parity, TokenizerInfo
 from tokpress.run.job import Advanced, FirstDocument, WorkerView
-from tokpress.sources.base import Input
-from tokpress.store.manifest import Manifest
 
 
 class Reporter:

@@ -10,11 +10,12 @@ from time import perf_counter
 
 import msgspec
 
-from tokpress.run.budget import MAX_BATCH_BYTES, PARENT_BYTES, READ_COST, usable_cores
+from tokpress.machine import usable_cores
+from tokpress.records import STDIN
+from tokpress.run.budget import MAX_BATCH_BYTES, PARENT_BYTES, READ_COST
 from tokpress.run.job import Job, Prepared, Settings
 from tokpress.run.plan import make_plan
 from tokpress.run.worker import Worker
-from tokpress.sources.base import STDIN
 
 _SAMPLE_BYTES = 24 * 10**6
 _WORKER_START_SECONDS = 2.0

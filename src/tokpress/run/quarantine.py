@@ -12,7 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from tokpress.errors import TokpressError
-from tokpress.run.job import Encoding, Place, Task
+from tokpress.records import Place
+from tokpress.run.job import Encoding, Task
 
 CRASHED = "crashed-tokenizer"
 HUNG = "hung-tokenizer"

@@ -12,14 +12,11 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Any
 
-from tokpress.batches import Reject
-from tokpress.config import reject_limit
-from tokpress.errors import TooManyRejects
+from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
+from tokpress.records import Receipt, Reject
 from tokpress.run.job import Advanced, Done
 from tokpress.run.progress import Reporter
-from tokpress.store.manifest import Receipt
 
-RECORDS_BEFORE_REJECTS_COUNT = 1000
 _EXAMPLES = 3
 _PACKAGES = ("tokpress", "gigatoken", "tokenizers", "sentencepiece", "tiktoken", "pyarrow", "numpy")
 
@@ -83,18 +80,3 @@ class Tally:
             "python": platform.python_version(),
             "versions": {package: version(package) for package in _PACKAGES},
         }
-
-
-def check_rejects(rejects: int, read: int, max_rejects: str, examples: Iterable[Reject]) -> None:
-    """Raises TooManyRejects if these are, of so many records."""
-    if rejects <= reject_limit(max_rejects, read):
-        return
-    shown = "".join(
-        f"\n  {reject.source} at {f'line {reject.line}' if reject.line else reject.position}: "
-        f"{reject.reason}, {reject.detail}"
-        for reject in examples
-    )
-    raise TooManyRejects(
-        f"{rejects:,} of {read:,} records were rejected, more than --max-rejects {max_rejects} allows. "
-        f"The first of them:{shown}\nMend the inputs or raise the limit, and run the command again."
-    )

@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import cProfile
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter, process_time
 
-import numpy as np
 import psutil
 import pyarrow as pa
 
-from tokpress.batches import ON_REQUEST, DocumentBatch, Reject, TextBatch, TokenBatch, concat_text, in_order, text_bytes
+from tokpress.batches import DocumentBatch, TextBatch, TokenBatch, in_order, text_bytes
+from tokpress.documents.base import Rendered, concat_rendered
+from tokpress.documents.batching import coalesce, place, set_aside
+from tokpress.documents.frame import frame_for
+from tokpress.documents.shape import Shaper, first_records
+from tokpress.documents.splits import Splitter
+from tokpress.documents.templates import reading
 from tokpress.engines.base import Engine, concat_tokens
-from tokpress.engines.framing import frame_for
+from tokpress.engines.choice import FAST, choose_engine, engine_named
 from tokpress.engines.load import FAST_KINDS, reference_engine
 from tokpress.engines.parity import ALL, Auditor
 from tokpress.errors import TokenizerError
+from tokpress.records import ON_REQUEST, PLAN, Input, Reject, Slice
 from tokpress.run.budget import READ_COST
-from tokpress.run.choice import FAST, choose_engine, engine_named
 from tokpress.run.gate import Gate
 from tokpress.run.job import (
     PROFILE_PART,
@@ -35,21 +40,15 @@ from tokpress.run.job import (
     FirstDocument,
     Job,
     Message,
-    Place,
     Prepared,
     Settings,
     Task,
 )
 from tokpress.run.progress import StageClock
-from tokpress.run.shape import Shaper, first_records
-from tokpress.run.splits import Splitter
-from tokpress.sources.base import Growing, Input, open_reader
+from tokpress.sources.base import Growing, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
-from tokpress.store.manifest import PLAN, Slice
-from tokpress.store.writer import ShardWriter
-from tokpress.templates.base import Rendered, concat_rendered, rejected
-from tokpress.templates.load import reading
+from tokpress.store.writer import ShardWriter, write_batch
 
 _SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
 _SAMPLE_DOC_BYTES = 32 * 1024
@@ -66,7 +65,7 @@ class Worker:
         self._job = job
         self._reference = reference_engine(job.files, job.config.tokenizer.special_tokens)
         self._frame = frame_for(job.config.tokenizer, self._reference.info)
-        self._shaper = Shaper(job, self._frame, self._reference)
+        self._shaper = Shaper(job.config, job.inputs, job.files, self._frame, self._reference)
         self._splitter = Splitter(job.config.split, job.inputs, None)
         self._read = reading(job.config)
         self._engine: Engine = self._reference
@@ -259,58 +258,6 @@ class Worker:
         one = concat_rendered([rendered for rendered, _ in parts])
         one = replace(one, batch=replace(one.batch, rejects=in_order([*batch.rejects, *one.batch.rejects])))
         return one, concat_tokens([tokens for _, tokens in parts])
-
-
-def place(batch: TextBatch, i: int) -> Place:
-    return int(batch.sources[i]), int(batch.positions[i])
-
-
-def write_batch(writer: ShardWriter, docs: DocumentBatch, rejects: list[Reject]) -> None:
-    """Appends a batch, closing shards on the way.
-
-    A full shard is closed when the next document comes: only then is it known where its unit goes on.
-    """
-    written = 0
-    while written < len(docs):
-        if writer.is_full:
-            here = int(docs.sources[written]), int(docs.positions[written])
-            before = [reject for reject in rejects if (reject.input, reject.position) < here]
-            rejects = rejects[len(before) :]
-            writer.reject(before)
-            writer.close_shard(here)
-        rest = docs.part(written, len(docs)) if written else docs
-        fitting = writer.docs_that_fit(rest)
-        writer.append(rest.part(0, fitting) if fitting < len(rest) else rest)
-        written += fitting
-    writer.reject(rejects)
-
-
-def set_aside(batch: TextBatch, reasons: Mapping[Place, str], detail: str, inputs: Sequence[Input]) -> TextBatch:
-    """The batch without the documents for which there is a reason; they are rejects instead."""
-    if not reasons:
-        return batch
-    culprits = [i for i in range(len(batch)) if place(batch, i) in reasons]
-    if not culprits:
-        return batch
-    found = rejected(batch, {i: (reasons[place(batch, i)], detail) for i in culprits}, inputs)
-    return batch.only(np.delete(np.arange(len(batch)), culprits), in_order([*batch.rejects, *found]))
-
-
-def coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch]:
-    """Joins batches that are much smaller than an engine call is worth: those of many small files, or few rows."""
-    held: list[TextBatch] = []
-    held_bytes = held_rejects = 0
-    for batch in batches:
-        held.append(batch)
-        held_bytes += batch.text_bytes
-        del batch
-        held_rejects += len(held[-1].rejects)
-        if held_bytes >= min_bytes // 2 or held_rejects > _MANY_REJECTS:
-            joined = [concat_text(held)]
-            held, held_bytes, held_rejects = [], 0, 0
-            yield joined.pop()
-    if held:
-        yield concat_text(held)
 
 
 def _advanced(batch: TextBatch, docs: DocumentBatch, rejects: list[Reject]) -> Advanced:

@@ -11,36 +11,14 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Protocol
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import INVALID_UTF8, Int64s, Reject, TextBatch, preview
+from tokpress.batches import Int64s, TextBatch, preview
 from tokpress.config import ReadConfig
+from tokpress.records import INVALID_UTF8, Input, Reject
 
-STDIN = "-"
 Growing = Callable[[int], None]  # told how large a record has grown that is not read to its end yet; may wait, or raise
-
-
-class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as the plan lists it."""
-
-    path: str  # "-" for standard input
-    format: str
-    compression: str | None = None
-    size: int  # bytes as stored
-    mtime_ns: int
-    split: str | msgspec.UnsetType = msgspec.UNSET  # that all its records belong to
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether positions in it are row numbers, not byte offsets."""
-        return self.format in ("parquet", "arrow")
-
-    @property
-    def is_text(self) -> bool:
-        """Whether there is text in it, and not another trainer's tokens."""
-        return self.format in FORMATS
 
 
 class Reader(Protocol):

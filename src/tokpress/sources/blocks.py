@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import DAMAGED_INPUT, PREVIEW_BYTES, TOO_LARGE, Int64s, Reject, TextBatch
+from tokpress.batches import PREVIEW_BYTES, Int64s, TextBatch
 from tokpress.config import ReadConfig
-from tokpress.sources.base import STDIN, BatchMaker, Growing, Input, empty_text
+from tokpress.records import DAMAGED_INPUT, STDIN, TOO_LARGE, Input, Reject
+from tokpress.sources.base import BatchMaker, Growing, empty_text
 from tokpress.sources.compression import ByteStream
 
 BOM = b"\xef\xbb\xbf"

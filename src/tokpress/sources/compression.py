@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from tokpress.errors import InputError
-from tokpress.sources.base import STDIN, Input
+from tokpress.records import STDIN, Input
 
 # What one `decompress` call is fed and, where the codec lets us say so, gives: a hostile file expands a million times.
 # Zstandard has no such limit, but its blocks are at most 128 KiB for 4 bytes: a feed gives at most about 67 MB.

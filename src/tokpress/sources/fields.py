@@ -14,9 +14,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokpress.batches import BAD_JSON, INVALID_UTF8, MISSING_FIELD, WRONG_TYPE
 from tokpress.config import ReadConfig, RecordKind, split_path
 from tokpress.errors import UsageError
+from tokpress.records import BAD_JSON, INVALID_UTF8, MISSING_FIELD, WRONG_TYPE
 from tokpress.sources.base import empty_text
 from tokpress.sources.kept import raw_as_text, value_as_text
 

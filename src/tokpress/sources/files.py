@@ -17,7 +17,8 @@ import msgspec
 
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
-from tokpress.sources.base import FORMATS, STDIN, Input
+from tokpress.records import STDIN, Input
+from tokpress.sources.base import FORMATS
 from tokpress.sources.compression import EXTENSIONS as COMPRESSIONS
 
 FORMAT_OF_EXTENSION = {

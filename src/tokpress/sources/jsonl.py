@@ -16,9 +16,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tokpress.batches import Int64s, Reject
+from tokpress.batches import Int64s
 from tokpress.config import ReadConfig
-from tokpress.sources.base import Growing, Input, empty_text
+from tokpress.records import Input, Reject
+from tokpress.sources.base import Growing, empty_text
 from tokpress.sources.blocks import NO_POSITIONS, Block, LineCounter, Parsed, Piece, StreamReader
 from tokpress.sources.compression import ByteStream
 from tokpress.sources.fields import BAD_LINE, Found, JsonFields, join_found

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokpress.batches import DAMAGED_INPUT, MISSING_FIELD, TOO_LARGE, Int64s, Reject, TextBatch
+from tokpress.batches import Int64s, TextBatch
 from tokpress.config import ReadConfig, split_path
 from tokpress.errors import InputError
-from tokpress.sources.base import BatchMaker, Growing, Input, empty_text, is_valid_utf8
+from tokpress.records import DAMAGED_INPUT, MISSING_FIELD, TOO_LARGE, Input, Reject
+from tokpress.sources.base import BatchMaker, Growing, empty_text, is_valid_utf8
 from tokpress.sources.kept import column_as_json, column_as_text, sound_bytes
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from tokpress.batches import TextBatch, string_buffers, text_bytes
 from tokpress.config import ReadConfig
-from tokpress.sources.base import STDIN, Input, Reader, open_reader
+from tokpress.records import STDIN, Input
+from tokpress.sources.base import Reader, open_reader
 from tokpress.sources.compression import standard_input
 
 _PROBES = 32  # places to look at

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokpress.config import ReadConfig
-from tokpress.sources.base import Growing, Input, is_valid_utf8
+from tokpress.records import Input
+from tokpress.sources.base import Growing, is_valid_utf8
 from tokpress.sources.blocks import BOM, Block, Damage, LineCounter, Oversized, Parsed, Piece, StreamReader, Unfinished
 from tokpress.sources.compression import ByteStream, DamagedStream
 from tokpress.sources.lines import read_lines

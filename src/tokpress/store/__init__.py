@@ -3,8 +3,10 @@
 In: `TokenBatch`es with positions. Out: a directory that anyone can map into memory, check and decode (docs/format.md).
 
     manifest   the records on disk: receipts, manifest, plan; canonical JSON with checksums
-    durable    files that are either whole or not there
+    unfinished a store that is being written: may it be, and what of it is done?
     writer     batches -> shards and their receipts
     reader     a store -> documents, slices, decoded text
+    seal       the end of a run: receipts -> manifest
+    kept       metadata columns beside the documents (--keep)
     verify     every byte against every checksum and every count against every other
 """

@@ -13,158 +13,18 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from tokpress.batches import ON_REQUEST
-from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerInfo
-from tokpress.engines.parity import Parity
 from tokpress.errors import StoreError
-from tokpress.sources.base import Input
+from tokpress.records import FORMAT, FORMAT_VERSION, MANIFEST, MASK, PLAN, SHARD_FILES, Manifest
 from tokpress.store.durable import checksum, write_file
 
-FORMAT = "tokpress-store"
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
-PLAN = "plan.json"
-SHARDS = "shards"
-REJECTS = "rejects"
-TOKENIZER = "tokenizer"
-PACKS = "packs"  # plans for packing; each is sealed by itself
-SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
-MASK = "mask"  # and this one, if a part of the documents is learned
-KEPT = "docs.parquet"  # and this one, with --keep
-TRAIN = "train"  # the split that every store has; its receipts speak for those of the others
 _NAME = r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*"  # more than dots
 _SAFE_PATH = re.compile(rf"({_NAME}/)?{_NAME}")
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]  # beyond any real store, and sums of them fit into 64 bits
 Record = TypeVar("Record", bound=msgspec.Struct)
-
-
-class FileEntry(msgspec.Struct, frozen=True):
-    bytes: Count
-    xxh3: str  # of the whole file, 16 hexadecimal digits
-
-
-class Slice(msgspec.Struct, frozen=True):
-    """The records of one input that start in [start, stop); the rest of it if `stop` is None."""
-
-    input: Count
-    start: Count = 0
-    stop: Count | None = None
-
-
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """Conservation: read = written + rejected, for every shard, unit and store."""
-
-    read: Count = 0
-    written: Count = 0
-    rejected: Count = 0
-
-    def __str__(self) -> str:
-        return f"{self.read:,} read, {self.written:,} written, {self.rejected:,} rejected"
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            read=self.read + other.read,
-            written=self.written + other.written,
-            rejected=self.rejected + other.rejected,
-        )
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done. Everything here decides the output; nothing else does."""
-
-    format_version: int
-    inputs: list[Input]
-    units: list[list[Slice]]
-    options: dict[str, Any]
-    tokenizer: TokenizerInfo
-
-
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One shard, finished. `next_input` and `next_position` say where its unit goes on; None: it was the unit's last.
-
-    Shards of several splits with the same unit and number end at the same place of the input. Of these the one of `train`
-    has the rejects, names the others (`beside`), and its receipt is written last: where it is, all are.
-    """
-
-    split: str
-    unit: Count
-    number: Count
-    docs: Count
-    tokens: Count
-    max_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**32)]  # -1 if there are no tokens
-    files: dict[str, FileEntry]  # by extension: bin, ends, pos; with masks, mask; with --keep, docs.parquet
-    sources: list[tuple[Count, Count]]  # runs of documents: (input, how many)
-    counts: Counts  # of the records read since the shard before
-    rejects: dict[str, Count]  # those among them that were rejected, by reason; listed in `rejects_name`
-    audited: Count  # documents that the reference encoded too
-    next_input: Count | None
-    next_position: Count | None
-    beside: tuple[str, ...] = ()  # splits that have a shard with this unit and number, too
-    continued: Count = 0  # documents that go on with the record of the one before: written + continued = docs
-    truncated: Count = 0  # records that lost their end to --max-length
-    learned: Count | None = None  # tokens that the mask marks
-
-    @property
-    def name(self) -> str:
-        return shard_name(self.split, self.unit, self.number)
-
-    @property
-    def bad_records(self) -> int:
-        """Rejects that count for `--max-rejects`: a document that was left out on request is none."""
-        return self.counts.rejected - sum(self.rejects.get(reason, 0) for reason in ON_REQUEST)
-
-    def path(self, extension: str) -> str:
-        """One of its files, by its path inside the store; "json" is the receipt itself."""
-        return f"{SHARDS}/{self.name}.{extension}"
-
-
-class Split(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    docs: Count
-    tokens: Count
-    learned: Count | None = None  # tokens that the masks mark
-    continued: Count = 0  # documents that go on with the record of the one before
-    truncated: Count = 0  # records that lost their end to --max-length
-    shards: list[Receipt]
-
-
-class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    rate: float
-    docs: Count
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    format: str = FORMAT
-    format_version: int = FORMAT_VERSION
-    fingerprint: str = ""  # of the tokens and all that gives them their meaning; equal stores have equal ones
-    tokenizer: TokenizerInfo
-    dtype: Annotated[str, msgspec.Meta(pattern=r"^uint(16|32)\Z")]  # little-endian
-    bos_id: Count | None
-    eos_id: Count | None
-    special_tokens: SpecialTokenPolicy  # the policy for literals in text
-    splits: dict[str, Split]
-    units: list[Counts]
-    totals: Counts
-    rejects: dict[str, Count]  # by reason
-    parity: Parity
-    audit: Audit
-    files: dict[str, FileEntry]  # plan, tokenizer, rejects and receipts, by path inside the store
-    run: dict[str, Any]  # how it went: seconds, rates, versions; no part of the fingerprint
-    checksum: str = ""  # of this file with the checksum left empty
-
-
-def rejects_name(unit: int, number: int) -> str:
-    """The file of the records that were rejected on the way to a shard; there is none if none were."""
-    return f"{unit:05d}-{number:03d}.jsonl"
-
-
-def shard_name(split: str, unit: int, number: int) -> str:
-    return f"{split}-{unit:05d}-{number:03d}"
 
 
 def encode(record: msgspec.Struct) -> bytes:

@@ -17,21 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s
-from tokpress.engines.base import TokenizerFiles
 from tokpress.engines.load import open_files, reference_engine
 from tokpress.errors import StoreError, TokenizerError
-from tokpress.store.manifest import (
-    KEPT,
-    PLAN,
-    TOKENIZER,
-    Manifest,
-    Plan,
-    Receipt,
-    read_manifest,
-    read_record,
-    verify_hint,
-)
-from tokpress.store.mapped import map_bytes
+from tokpress.records import KEPT, PLAN, TOKENIZER, Manifest, Plan, Receipt, TokenizerFiles
+from tokpress.storage.mapped import map_bytes
+from tokpress.store.manifest import read_manifest, read_record, verify_hint
 
 if TYPE_CHECKING:
     from tokpress.engines.base import Engine

@@ -15,10 +15,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tokpress.batches import Reject
 from tokpress.errors import StoreError
-from tokpress.store.durable import file_checksum
-from tokpress.store.manifest import (
+from tokpress.records import (
     KEPT,
     MANIFEST,
     MASK,
@@ -32,14 +30,12 @@ from tokpress.store.manifest import (
     Manifest,
     Plan,
     Receipt,
-    encode,
-    fingerprint,
-    is_intact,
-    read_manifest,
-    read_record,
+    Reject,
     rejects_name,
     shard_name,
 )
+from tokpress.store.durable import file_checksum
+from tokpress.store.manifest import encode, fingerprint, is_intact, read_manifest, read_record
 from tokpress.store.reader import Shard, tokenizer_files
 
 

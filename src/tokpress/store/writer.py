@@ -18,9 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tokpress.batches import DocumentBatch, Reject, count
-from tokpress.store.durable import DurableFile, sync_directory, write_file
-from tokpress.store.manifest import (
+from tokpress.batches import DocumentBatch, count
+from tokpress.records import (
     KEPT,
     MASK,
     REJECTS,
@@ -30,10 +29,12 @@ from tokpress.store.manifest import (
     Counts,
     FileEntry,
     Receipt,
-    encode,
+    Reject,
     rejects_name,
     shard_name,
 )
+from tokpress.store.durable import DurableFile, sync_directory, write_file
+from tokpress.store.manifest import encode
 
 if TYPE_CHECKING:
     from tokpress.store.kept import KeptWriter
@@ -238,3 +239,23 @@ class ShardWriter:
             path = self._store / SHARDS / shard_name(split, self._unit, self._number)
             self._open[split] = _OpenShard(path, self._keep, masks=self._masks)
         return self._open[split]
+
+
+def write_batch(writer: ShardWriter, docs: DocumentBatch, rejects: list[Reject]) -> None:
+    """Appends a batch, closing shards on the way.
+
+    A full shard is closed when the next document comes: only then is it known where its unit goes on.
+    """
+    written = 0
+    while written < len(docs):
+        if writer.is_full:
+            here = int(docs.sources[written]), int(docs.positions[written])
+            before = [reject for reject in rejects if (reject.input, reject.position) < here]
+            rejects = rejects[len(before) :]
+            writer.reject(before)
+            writer.close_shard(here)
+        rest = docs.part(written, len(docs)) if written else docs
+        fitting = writer.docs_that_fit(rest)
+        writer.append(rest.part(0, fitting) if fitting < len(rest) else rest)
+        written += fitting
+    writer.reject(rejects)

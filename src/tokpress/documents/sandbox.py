@@ -1,0 +1,278 @@
+"""Jinja2 without a way out: the environment of `transformers`' chat templates, with bounds.
+
+In: a template, which may come from anyone. Out: text, and the spans of it that stand in `{% generation %}` (or `{% loss %}`)
+blocks. A template reaches no attribute that begins with an underscore and changes nothing it is given. It may take so many
+steps (turns of loops and calls) and write so many characters for a record, and no more: both are counted, not timed, so that
+a record's fate does not depend on the machine. What escapes the counting is caught like a document that hangs or exhausts
+the tokenizer: by `--doc-timeout` and `--memory`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import update_wrapper
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
+
+from tokpress.documents.base import BadRecord, Text
+from tokpress.errors import UsageError
+from tokpress.records import TEMPLATE_LIMIT
+
+MAX_STEPS = 100_000  # that a template may take for a record, and
+STEPS_PER_CHAR = 10  # for each character of it
+MAX_CHARS = 1024**2  # that it may write for a record, and
+CHARS_PER_CHAR = 64  # for each character of it
+_COUNTED, _BOUNDED = "_counted", "_bounded"  # filters that no template can name: a name there has no underscore first
+_WIDTH_FILTERS = ("batch", "center", "indent", "slice")
+
+
+class _Limit(Exception):  # noqa: N818 - a reject, no error
+    pass
+
+
+class Spending:
+    """What a rendering has used up, and where its blocks are."""
+
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, record_chars: int) -> None:
+        self.steps_left = MAX_STEPS + STEPS_PER_CHAR * record_chars
+        self.max_chars = MAX_CHARS + CHARS_PER_CHAR * record_chars
+        self.written = 0
+        self.spans: list[tuple[int, int]] = []
+
+    def step(self) -> None:
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            raise _Limit("the template takes too many steps for this record: does it loop without end?")
+
+    def check_size(self, chars: int) -> None:
+        if chars > self.max_chars:
+            raise _Limit(f"the template makes more than {self.max_chars:,} characters of this record")
+
+
+class _Blocks(Extension):
+    """`{% generation %}...{% endgeneration %}`: remembers where its text stands, as `transformers` does."""
+
+    tags = {"generation"}  # noqa: RUF012 - as Jinja2 declares it
+
+    def parse(self, parser: Any) -> nodes.Node:
+        token = next(parser.stream)
+        body = parser.parse_statements([f"name:end{token.value}"], drop_needle=True)
+        return nodes.CallBlock(self.call_method("_mark"), [], [], body).set_lineno(token.lineno)
+
+    def _mark(self, caller: Callable[[], str]) -> str:
+        text = caller()
+        spending = self.environment.spending  # type: ignore[attr-defined]
+        spending.spans.append((spending.written, spending.written + len(text)))
+        return text
+
+
+class _LossBlocks(_Blocks):
+    """`{% loss %}...{% endloss %}`."""
+
+    tags = {"loss"}  # noqa: RUF012
+
+
+class _Guarded(NodeTransformer):
+    """Every loop counts its turns; what is joined with `~` is bounded."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - as Jinja2 calls it
+        self.generic_visit(node)
+        node.iter = nodes.Filter(node.iter, _COUNTED, [], [], None, None, lineno=node.lineno)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return nodes.Filter(node, _BOUNDED, [], [], None, None, lineno=node.lineno)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    intercepted_binops = frozenset(["+", "*", "**", "%"])
+
+    def __init__(self, spending: Spending, block: type[_Blocks]) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[block, loopcontrols])
+        self.spending = spending
+        self.filters |= {_COUNTED: self._counted, _BOUNDED: self._bounded, "tojson": _tojson}
+        self.filters |= {name: self._narrow(self.filters[name]) for name in _WIDTH_FILTERS}
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree: nodes.Template = _Guarded().visit(super()._parse(source, name, filename))
+        return tree
+
+    def _counted(self, items: Iterable[Any]) -> Iterable[Any]:
+        if isinstance(items, jinja2.Undefined):
+            return items  # complains, or is empty, as it would have been
+        return _Turns(items, self.spending)
+
+    def _bounded(self, text: Any) -> Any:
+        self.spending.check_size(len(text))
+        return text
+
+    def _narrow(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter that fills up to a width, only to widths that can be."""
+
+        def narrow(*args: Any, **kwargs: Any) -> Any:
+            self._check_numbers((*args, *kwargs.values()))
+            return function(*args, **kwargs)
+
+        return update_wrapper(narrow, function)  # Jinja2 marks functions that are given its environment
+
+    def _check_numbers(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if isinstance(value, int):
+                self.spending.check_size(abs(value))
+
+    def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        self.spending.step()
+        method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps `format`
+        text = getattr(method, "__self__", None)
+        if isinstance(text, str):  # it may be asked to fill up to a width
+            self._check_numbers((*args, *kwargs.values(), *_numbers(text if "format" in method.__name__ else "")))
+        result = super().call(context, obj, *args, **kwargs)
+        if isinstance(result, str):
+            self.spending.check_size(len(result))
+        return result
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        for many, times in ((left, right), (right, left)):
+            if operator == "*" and isinstance(times, int) and isinstance(many, str | list | tuple):
+                self.spending.check_size(len(many) * times)
+        if operator == "**":
+            self._check_numbers((left, right))
+            self.spending.check_size(abs(right) * 10 if isinstance(right, int) else 0)
+        if operator == "%" and isinstance(left, str):
+            self._check_numbers(_numbers(left))
+        result = super().call_binop(context, operator, left, right)
+        if operator == "+" and isinstance(result, str | list | tuple):
+            self.spending.check_size(len(result))
+        return result
+
+
+def _numbers(text: str) -> list[int]:
+    """Those written in a text: widths, where it is a format."""
+    return [int(digits[:18]) for digits in re.findall(r"[0-9]+", text)]
+
+
+class _Turns:
+    """An iterable that pays for each turn. Keeps a length where there is one: loops ask for it."""
+
+    def __init__(self, items: Iterable[Any], spending: Spending) -> None:
+        self._items = items
+        self._spending = spending
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            self._spending.step()
+            yield item
+
+
+class _Dict:
+    """`dict`, as templates may use it: callable, and nothing that leads anywhere."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """`namespace()`, without names that lead into Python."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            raise jinja2.exceptions.SecurityError(f"{name!r} cannot be set on a namespace")
+        super().__setitem__(name, value)
+
+
+def _tojson(
+    value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    """As `transformers` has it: without HTML escapes."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _raise(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+class SandboxedTemplate:
+    """A template, compiled once. `reason` is what a record that it cannot be rendered for is rejected with."""
+
+    def __init__(
+        self, source: str, option: str, reason: str, *, date: str | None = None, loss_tag: bool = False
+    ) -> None:
+        self._spending = Spending()
+        self._reason = reason
+        environment = _Environment(self._spending, _LossBlocks if loss_tag else _Blocks)
+        environment.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _Namespace}
+        if date is not None:
+            environment.globals["strftime_now"] = _moment(date).strftime
+        try:
+            tree = environment.parse(source)
+            self._template = environment.from_string(source)
+        except (jinja2.TemplateError, RecursionError) as error:
+            line = getattr(error, "lineno", None)
+            where = f" (line {line})" if line else ""
+            raise UsageError(f"{option} is not a Jinja2 template that can be used here: {error}{where}.") from error
+        self.has_blocks = _has_tag(tree)
+        asked = {node.name for node in tree.find_all(nodes.Name)}
+        if "strftime_now" in asked and date is None:
+            raise UsageError(
+                f"{option} asks for today's date, and a store must not depend on the day it is built. "
+                "Say which it is: --date 2024-07-26"
+            )
+
+    def render(self, values: Mapping[str, Any], record_chars: int) -> Text:
+        """Raises BadRecord."""
+        spending, parts = self._spending, []
+        spending.begin(record_chars)
+        try:
+            for part in self._template.generate(values):
+                spending.written += len(part)
+                spending.check_size(spending.written)
+                parts.append(part)
+        except _Limit as limit:
+            raise BadRecord(TEMPLATE_LIMIT, str(limit)) from None
+        except (OverflowError, MemoryError) as error:
+            raise BadRecord(TEMPLATE_LIMIT, f"the template asks for too much: {error}") from None
+        except RecursionError:
+            raise BadRecord(TEMPLATE_LIMIT, "the template calls itself too deeply") from None
+        except Exception as error:  # noqa: BLE001 - a template does what it likes: any error in it is this record's
+            raise BadRecord(self._reason, f"{type(error).__name__}: {error}") from None
+        text = "".join(parts)
+        if not _is_text(text):
+            raise BadRecord(self._reason, "half a surrogate pair in the text stands for no character")
+        return text, spending.spans
+
+
+def _has_tag(tree: nodes.Template) -> bool:
+    return any(isinstance(block.call.node, nodes.ExtensionAttribute) for block in tree.find_all(nodes.CallBlock))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _moment(date: str) -> datetime:
+    try:
+        return datetime.fromisoformat(date)
+    except ValueError:
+        raise UsageError(f"--date {date!r} is not a date. Write it like 2024-07-26.") from None

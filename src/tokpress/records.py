@@ -1,0 +1,258 @@
+"""What is on disk or on a wire: the records of a store, of its inputs and of its tokenizer.
+
+In: nothing. Out: frozen records, most of them JSON in a store (version 1), and the names of a store's files. A store may
+come from anyone, so numbers are bounded as they are read; `store.manifest` reads, checks and writes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+SpecialTokenPolicy = Literal["text", "parse"]  # what a special token's name in a document is
+Place = tuple[int, int]  # (input, position): where a record stands; places of one unit are in reading order
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**48)]  # beyond any real store, and sums of them fit into 64 bits
+
+FORMAT = "tokpress-store"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+PLAN = "plan.json"
+SHARDS = "shards"
+REJECTS = "rejects"
+TOKENIZER = "tokenizer"
+PACKS = "packs"  # plans for packing; each is sealed by itself
+SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
+MASK = "mask"  # and this one, if a part of the documents is learned
+KEPT = "docs.parquet"  # and this one, with --keep
+TRAIN = "train"  # the split that every store has; its receipts speak for those of the others
+
+STDIN = "-"
+
+
+class Reject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record that was read but not written, and why. One line of `rejects/*.jsonl`."""
+
+    source: str  # path of the input
+    input: int  # its index in the plan
+    position: int  # byte offset of the record (in the decompressed stream), or row number
+    line: int | None = None  # counted from 1, where the input has lines
+    reason: str  # one of the codes below
+    detail: str
+    preview: str = ""  # the record's first bytes, made printable
+    records: int = 1  # more than one where a damaged block hides a known number of records
+
+
+BAD_JSON = "bad-json"  # not one JSON object on the line
+MISSING_FIELD = "missing-field"  # no text field, or it is null
+WRONG_TYPE = "wrong-type"  # the text field holds something other than text
+INVALID_UTF8 = "invalid-utf8"
+EMPTY = "empty"  # no text in it, with --drop-empty
+TOO_LARGE = "too-large"  # over --max-doc-bytes; never loaded
+DAMAGED_INPUT = "damaged-input"  # the file ends early or is corrupt from here on
+OVERLONG = "overlong"  # more tokens than --max-length, with --overlong drop
+EMPTY_LOSS = "empty-loss"  # nothing of it is learned, without --keep-empty-loss
+BAD_CHAT = "bad-chat"  # the messages are no list of objects, or the chat template refuses them
+BAD_TEMPLATE = "template-failed"  # --template cannot be rendered for it
+TEMPLATE_LIMIT = "template-limit"  # the template takes too many steps or writes too much for it
+BAD_SPLIT = "bad-split"  # what stands in --split-field names no split
+
+ON_REQUEST = (EMPTY, OVERLONG)  # left out because the user asked for it: no bad records
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """One file as the plan lists it."""
+
+    path: str  # "-" for standard input
+    format: str
+    compression: str | None = None
+    size: int  # bytes as stored
+    mtime_ns: int
+    split: str | msgspec.UnsetType = msgspec.UNSET  # that all its records belong to
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether positions in it are row numbers, not byte offsets."""
+        return self.format in ("parquet", "arrow")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFiles:
+    """A tokenizer as bytes: all that is needed to make it again anywhere. Stored in every store's `tokenizer/`."""
+
+    kind: str  # huggingface, sentencepiece, tiktoken or bytes
+    files: Mapping[str, bytes]
+
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self.kind.encode())
+        for name, data in sorted(self.files.items()):
+            digest.update(f"\0{name}\0{len(data)}\0".encode())
+            digest.update(data)
+        return digest.hexdigest()
+
+
+class TokenizerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tokenizer says about itself."""
+
+    kind: str
+    fingerprint: str
+    vocab_size: int  # one more than the largest id, added tokens included
+    special_tokens: dict[str, int]
+    bos_token: str | None = None
+    eos_token: str | None = None
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """The first document on which two engines differ, and where."""
+
+    text: str
+    token: int  # index of the first differing id
+    fast: list[int]  # ids from there on, a few
+    reference: list[int]
+
+    def __str__(self) -> str:
+        return f"at token {self.token}: fast {self.fast}, reference {self.reference}, in {self.text!r}"
+
+
+class Parity(msgspec.Struct, frozen=True, kw_only=True):
+    """What was compared before the run, and the outcome."""
+
+    outcome: str  # equal, different, unsupported, or not-needed
+    engine: str  # the engine that the run uses
+    reference: str
+    docs: int = 0
+    bytes: int = 0
+    difference: Difference | None = None
+    detail: str = ""
+
+    def __add__(self, other: Parity) -> Parity:
+        """Of two parts of one proof: equal if both are."""
+        found = self if self.outcome != "equal" else other
+        return msgspec.structs.replace(found, docs=self.docs + other.docs, bytes=self.bytes + other.bytes)
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    bytes: Count
+    xxh3: str  # of the whole file, 16 hexadecimal digits
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """The records of one input that start in [start, stop); the rest of it if `stop` is None."""
+
+    input: Count
+    start: Count = 0
+    stop: Count | None = None
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Conservation: read = written + rejected, for every shard, unit and store."""
+
+    read: Count = 0
+    written: Count = 0
+    rejected: Count = 0
+
+    def __str__(self) -> str:
+        return f"{self.read:,} read, {self.written:,} written, {self.rejected:,} rejected"
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            read=self.read + other.read,
+            written=self.written + other.written,
+            rejected=self.rejected + other.rejected,
+        )
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done. Everything here decides the output; nothing else does."""
+
+    format_version: int
+    inputs: list[Input]
+    units: list[list[Slice]]
+    options: dict[str, Any]
+    tokenizer: TokenizerInfo
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One shard, finished. `next_input` and `next_position` say where its unit goes on; None: it was the unit's last.
+
+    Shards of several splits with the same unit and number end at the same place of the input. Of these the one of `train`
+    has the rejects, names the others (`beside`), and its receipt is written last: where it is, all are.
+    """
+
+    split: str
+    unit: Count
+    number: Count
+    docs: Count
+    tokens: Count
+    max_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**32)]  # -1 if there are no tokens
+    files: dict[str, FileEntry]  # by extension: bin, ends, pos; with masks, mask; with --keep, docs.parquet
+    sources: list[tuple[Count, Count]]  # runs of documents: (input, how many)
+    counts: Counts  # of the records read since the shard before
+    rejects: dict[str, Count]  # those among them that were rejected, by reason; listed in `rejects_name`
+    audited: Count  # documents that the reference encoded too
+    next_input: Count | None
+    next_position: Count | None
+    beside: tuple[str, ...] = ()  # splits that have a shard with this unit and number, too
+    continued: Count = 0  # documents that go on with the record of the one before: written + continued = docs
+    truncated: Count = 0  # records that lost their end to --max-length
+    learned: Count | None = None  # tokens that the mask marks
+
+    @property
+    def name(self) -> str:
+        return shard_name(self.split, self.unit, self.number)
+
+    @property
+    def bad_records(self) -> int:
+        """Rejects that count for `--max-rejects`: a document that was left out on request is none."""
+        return self.counts.rejected - sum(self.rejects.get(reason, 0) for reason in ON_REQUEST)
+
+    def path(self, extension: str) -> str:
+        """One of its files, by its path inside the store; "json" is the receipt itself."""
+        return f"{SHARDS}/{self.name}.{extension}"
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    docs: Count
+    tokens: Count
+    learned: Count | None = None  # tokens that the masks mark
+    continued: Count = 0  # documents that go on with the record of the one before
+    truncated: Count = 0  # records that lost their end to --max-length
+    shards: list[Receipt]
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    rate: float
+    docs: Count
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+    fingerprint: str = ""  # of the tokens and all that gives them their meaning; equal stores have equal ones
+    tokenizer: TokenizerInfo
+    dtype: Annotated[str, msgspec.Meta(pattern=r"^uint(16|32)\Z")]  # little-endian
+    bos_id: Count | None
+    eos_id: Count | None
+    special_tokens: SpecialTokenPolicy  # the policy for literals in text
+    splits: dict[str, Split]
+    units: list[Counts]
+    totals: Counts
+    rejects: dict[str, Count]  # by reason
+    parity: Parity
+    audit: Audit
+    files: dict[str, FileEntry]  # plan, tokenizer, rejects and receipts, by path inside the store
+    run: dict[str, Any]  # how it went: seconds, rates, versions; no part of the fingerprint
+    checksum: str = ""  # of this file with the checksum left empty
+
+
+def rejects_name(unit: int, number: int) -> str:
+    """The file of the records that were rejected on the way to a shard; there is none if none were."""
+    return f"{unit:05d}-{number:03d}.jsonl"
+
+
+def shard_name(split: str, unit: int, number: int) -> str:
+    return f"{split}-{unit:05d}-{number:03d}"

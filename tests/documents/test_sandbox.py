@@ -1,0 +1,190 @@
+"""A template may come from anyone: it is stopped, says why, and costs its own record only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+
+import tokpress
+from tokpress.documents.base import BadRecord
+from tokpress.documents.sandbox import MAX_CHARS, SandboxedTemplate
+from tokpress.errors import UsageError
+from tokpress.records import BAD_TEMPLATE, TEMPLATE_LIMIT
+
+REASON = "template-failed"
+
+
+def render(source: str, values: dict[str, Any] | None = None, chars: int = 0, **options: Any) -> str:
+    text, _ = SandboxedTemplate(source, "--template", REASON, **options).render(values or {}, chars)
+    return text
+
+
+def fate(source: str, **values: Any) -> tuple[str, str]:
+    with pytest.raises(BadRecord) as caught:
+        render(source, values)
+    return caught.value.reason, caught.value.detail
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "{% for i in range(10**12) %}x{% endfor %}",
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+            "{% for i in range(99999) %}{% for j in range(99999) if j > i %}{% endfor %}{% endfor %}",
+            "{% macro f(n) %}{{ f(n - 1) }}{{ f(n - 1) }}{% endmacro %}{{ f(90) }}",
+            "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+            "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+            "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+            "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+            "{{ 'x' * 10**10 }}",
+            "{{ 10**9 * 'x' }}",
+            "{{ [0] * 10**10 }}",
+            "{{ 9 ** 9 ** 9 }}",
+            "{{ 'x'.ljust(10**10) }}",
+            "{{ 'x' | center(10**10) }}",
+            "{{ '%010000000000d' % 1 }}",
+            "{{ '{:10000000000}'.format(1) }}",
+            "{{ [1] | batch(10**10, 0) | list }}",
+            "{% for i in range(90000) %}" + "x" * 20 + "{% endfor %}",
+            "{% for item in items recursive %}{{ loop(items) }}{% endfor %}",
+        ],
+    )
+    def test_what_goes_on_for_ever_or_grows_without_end_is_stopped(self, source: str) -> None:
+        reason, detail = fate(source, items=[1, 2])
+        assert reason == TEMPLATE_LIMIT
+        assert detail
+
+    def test_grow_with_the_record(self) -> None:
+        source = "{{ text * 3 }}"
+        text = "x" * MAX_CHARS
+        assert render(source, {"text": text}, len(text)) == text * 3
+
+    def test_are_for_each_record_anew(self) -> None:
+        template = SandboxedTemplate("{% for i in range(60000) %}{% endfor %}ok", "--template", REASON)
+        assert [template.render({}, 0)[0] for _ in range(4)] == ["ok"] * 4
+
+
+class TestNoWayOut:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+            "{{ x.__init__.__globals__ }}",
+            "{{ cycler.__init__.__globals__.os.system('true') }}",
+            "{{ ''['__class__']['__base__']['__subclasses__']() }}",
+            "{{ (''|attr('__class__')).mro() }}",
+            "{{ '{0.__class__.__mro__}'.format('') }}",
+            "{{ namespace(__class__=1).__class__.__base__ }}",
+            "{% set ns = namespace() %}{% set ns.__class__ = 1 %}",
+            "{{ raise_exception.__globals__['json'] }}",
+            "{{ dict.__class__.mro() }}",
+            "{{ items.append(1) }}",
+            "{{ record.update(a=1) }}",
+            "{{ open('/etc/passwd').read() }}",
+            "{% include '/etc/passwd' %}",
+            "{% import 'os' as os %}",
+        ],
+    )
+    def test_attributes_of_python_and_changes_are_refused(self, source: str) -> None:
+        items: list[int] = []
+        record = {"b": 1}
+        reason, _ = fate("{{ 1 }}" + source, x=object(), items=items, record=record)
+        assert reason == REASON
+        assert (items, record) == ([], {"b": 1})
+
+
+class TestLikeJinja:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "{% for i in items %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}{% endfor %}",
+            "{% for i in items %}{{ loop.revindex }}{% if loop.first %}{% continue %}{% endif %}x{% endfor %}",
+            "{% for i in items if i > 1 %}{{ i }}{% else %}none{% endfor %}",
+            "{% for i in missing %}x{% else %}none{% endfor %}",
+            "{% for k, v in pairs.items() %}{{ k ~ '=' ~ v }}{{ loop.previtem }}{% endfor %}",
+            "{% for i in items %}{{ loop.cycle('a', 'b') }}{{ loop.nextitem }}{% endfor %}",
+            "{{ items | map('string') | join(', ') }} {{ '%05d|%s' % (42, 'x') }} {{ 'a' * 3 + 'b' }} {{ 2 ** 10 }}",
+            "{{ 'x' | center(5) }}|{{ 'a\\nb' | indent(2) }}|{{ items | batch(2) | list }}|{{ '{:>5}'.format('x') }}",
+            "{% for i in tree recursive %}{{ i.n }}{% if i.c %}({{ loop(i.c) }}){% endif %}{% endfor %}",
+        ],
+    )
+    def test_the_guards_change_nothing(self, source: str) -> None:
+        tree = [{"n": 1, "c": [{"n": 2, "c": []}, {"n": 3, "c": []}]}]
+        values = {"items": [1, 2, 3], "pairs": {"a": 1, "b": 2}, "tree": tree}
+        plain = jinja2.Environment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        ).from_string(source)
+        assert render(source, values) == plain.render(values)
+
+    def test_json_has_no_html_escapes(self) -> None:
+        assert render("{{ x | tojson }}", {"x": {"a": "<é'&>"}}) == '{"a": "<é\'&>"}'
+
+    def test_what_a_template_raises_is_the_detail(self) -> None:
+        assert fate("{{ raise_exception('roles must alternate') }}")[1] == "TemplateError: roles must alternate"
+
+
+class TestWrongTemplates:
+    def test_a_mistake_is_an_error_before_anything_is_read(self) -> None:
+        with pytest.raises(UsageError, match=r"--template is not a Jinja2 template .* \(line 2\)"):
+            render("ok\n{% for x %}")
+
+    def test_the_date_has_to_be_said(self) -> None:
+        source = "{{ strftime_now('%d %b %Y') }}"
+        with pytest.raises(UsageError, match="--date 2024-07-26"):
+            render(source)
+        assert render(source, date="2024-07-26") == "26 Jul 2024"
+        with pytest.raises(UsageError, match="is not a date"):
+            render(source, date="yesterday")
+
+
+class TestBuild:
+    def test_a_hostile_record_is_rejected_alone(self, tmp_path: Path) -> None:
+        records = [{"n": n, "a": f"answer {n}"} for n in range(200)]
+        records[17]["n"] = 10**9
+        records[99]["a"] = ["no", "text"]
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        (tmp_path / "t.jinja").write_text(
+            "{% for i in range(n) %}{% endfor %}Q{{ n }}\n{% loss %}{{ a + '!' }}{% endloss %}"
+        )
+        store = tokpress.build(
+            tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "store", template=tmp_path / "t.jinja"
+        )
+        assert store.num_docs == 198
+        assert store.manifest.rejects == {BAD_TEMPLATE: 1, TEMPLATE_LIMIT: 1}
+        assert store.text(17) == "Q18\nanswer 18!"
+        assert store.verify().ok
+        [rejects] = (store.path / "rejects").iterdir()
+        told = [json.loads(line) for line in rejects.read_text().splitlines()]
+        assert [reject["reason"] for reject in told] == [TEMPLATE_LIMIT, BAD_TEMPLATE]
+        assert "Range too big" in told[0]["detail"]
+
+    def test_a_hostile_template_stops_the_build_with_what_is_wrong(self, tmp_path: Path) -> None:
+        (tmp_path / "a.jsonl").write_text('{"a": 1}\n' * 50)
+        (tmp_path / "t.jinja").write_text("{% loss %}{% for i in range(10**12) %}x{% endfor %}{% endloss %}")
+        with pytest.raises(tokpress.TokpressError, match="template-limit, the template asks for too much"):
+            tokpress.build(
+                tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "store", template=tmp_path / "t.jinja"
+            )
+
+    def test_what_escapes_the_counting_is_caught_by_the_clock_and_alone(self, tmp_path: Path) -> None:
+        """Few steps, each of them slow: the coordinator sees that the worker has fallen silent while it renders."""
+        records = [
+            {"n": 0, "a": f"answer {n:05} " * 150} for n in range(4000)
+        ]  # so many that the sample leaves most of them out
+        records[4000 * 33 // 64]["n"] = 90_000
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        (tmp_path / "t.jinja").write_text(
+            "{% for i in range(n) %}{{ range(99999) | sum }}{% endfor %}{% loss %}{{ a }}{% endloss %}"
+        )
+        options: Any = {"workers": 2, "doc_timeout": 2, "template": tmp_path / "t.jinja", "max_rejects": 1}
+        store = tokpress.build(
+            tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "store", unit_size="2MB", **options
+        )
+        assert store.manifest.rejects == {"hung-tokenizer": 1}
+        assert store.num_docs == 3999
+        assert store.verify().ok
