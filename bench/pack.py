@@ -24,6 +24,7 @@ import numpy as np
 
 import tokpress
 from tokpress.records import SHARDS, Counts, FileEntry, Receipt, Split
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import read_manifest, write_manifest
 
 SEQ_LENS = (2048, 8192)
@@ -60,7 +61,9 @@ def synthetic(docs: int) -> Path:
         lengths = np.maximum(rng.lognormal(np.log(500), 1.2, min(SHARD_DOCS, docs - first)), 1).astype(np.int64)
         receipts.append(_shard(store, number, lengths))
     split = Split(docs=docs, tokens=sum(receipt.tokens for receipt in receipts), shards=receipts)
-    write_manifest(store, msgspec.structs.replace(read_manifest(store), splits={"train": split}))
+    write_manifest(
+        LocalStorage(store), msgspec.structs.replace(read_manifest(LocalStorage(store)), splits={"train": split})
+    )
     return store
 
 

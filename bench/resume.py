@@ -25,6 +25,7 @@ from tokpress.run.plan import make_plan
 from tokpress.run.progress import Reporter
 from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import discover
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode
 from tokpress.store.unfinished import begin, read_receipts
 
@@ -53,7 +54,7 @@ def unfinished(source: Path, out: Path) -> Plan:
     frame = frame_for(config.tokenizer, small.manifest.tokenizer)
     plan = make_plan(discover([source], config.read), config, small.manifest.tokenizer, frame)
     out.mkdir()
-    begin(out, plan, load_files(config.tokenizer))
+    begin(LocalStorage(out), plan, load_files(config.tokenizer))
     for unit in range(len(plan.units) - 1):
         receipt = msgspec.structs.replace(model, unit=unit, number=0, docs=1)
         (out / SHARDS / f"{receipt.name}.json").write_bytes(encode(receipt))
@@ -68,7 +69,7 @@ def main() -> None:
         plan = unfinished(source, out)
         print(f"{measure.machine()}; {RECEIPTS:,} receipts of {len(plan.units):,} units\n\n| | seconds |\n|---|---|")
         began = perf_counter()
-        left = remaining_tasks(plan, read_receipts(out))
+        left = remaining_tasks(plan, read_receipts(LocalStorage(out)))
         print(f"| scan of the receipts | {perf_counter() - began:.2f} |", flush=True)
         assert len(left) == 1
         with suppress(KeyboardInterrupt):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import tokpress
+from tokpress.storage.local import LocalStorage
 
 settings.register_profile("tokpress", deadline=None)  # no test is about how long something takes
 settings.load_profile("tokpress")
@@ -51,6 +52,10 @@ def make_texts(count: int, seed: int = 0) -> list[str]:
 def write_jsonl(path: Path, texts: list[str]) -> Path:
     path.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)), "utf-8")
     return path
+
+
+def file_checksum(path: Path) -> str:
+    return LocalStorage(path.parent).checksum(path.name)
 
 
 def stored(directory: Path) -> dict[str, bytes]:

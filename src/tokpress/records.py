@@ -74,6 +74,11 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     split: str | msgspec.UnsetType = msgspec.UNSET  # that all its records belong to
 
     @property
+    def version(self) -> str:
+        """Another one when its bytes have changed: for a file of this machine, the time of its last change."""
+        return str(self.mtime_ns)
+
+    @property
     def has_rows(self) -> bool:
         """Whether positions in it are row numbers, not byte offsets."""
         return self.format in ("parquet", "arrow")

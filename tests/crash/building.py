@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import psutil
-from conftest import make_texts
+from conftest import file_checksum, make_texts
 
 from tokpress.records import MANIFEST, SHARDS, Receipt
-from tokpress.store.durable import file_checksum
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode, read_record
 from tokpress.store.verify import verify_store
 
@@ -80,7 +80,7 @@ def check_honest(store: Path) -> None:
         assert verify_store(store).ok
         return
     for path in (store / SHARDS).glob("*.json") if (store / SHARDS).is_dir() else []:
-        receipt = read_record(path, Receipt)
+        receipt = read_record(LocalStorage(path.parent), path.name, Receipt)
         assert path.read_bytes() == encode(receipt)
         for extension, entry in receipt.files.items():
             file = store / receipt.path(extension)

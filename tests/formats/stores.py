@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from conftest import file_checksum
 from hypothesis import strategies as st
 
 import tokpress
@@ -24,7 +25,7 @@ from tokpress.records import (
     Slice,
     Split,
 )
-from tokpress.store.durable import file_checksum
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode, read_manifest, read_record, write_manifest
 
 Masks = bool | Literal["some"]  # of all shards, of none, or of every second one
@@ -65,8 +66,8 @@ def furnish(
             learned=sum(learned) if learned else None,
             shards=receipts,
         )
-    old = read_manifest(store)
-    plan = read_record(store / PLAN, Plan)
+    old = read_manifest(LocalStorage(store))
+    plan = read_record(LocalStorage(store), PLAN, Plan)
     (store / PLAN).write_bytes(encode(msgspec.structs.replace(plan, units=[[Slice(0)]] * units)))
     receipts = [receipt for split in made.values() for receipt in split.shards]
     files = {name: entry for name, entry in old.files.items() if not name.startswith(SHARDS)}
@@ -83,7 +84,7 @@ def furnish(
         totals=sum(counts, Counts()),
         files=files,
     )
-    write_manifest(store, manifest)
+    write_manifest(LocalStorage(store), manifest)
     return store
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from conftest import file_checksum
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
@@ -21,7 +22,6 @@ from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
 from tokpress.records import FileEntry, Split
-from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import write_manifest
 
 from . import readers
@@ -132,7 +132,7 @@ class TestSplits:
     def test_a_hostile_name_leads_nowhere(self, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store(LENGTHS)
         splits = store.manifest.splits | {"../../evil": Split(docs=0, tokens=0, shards=[])}
-        write_manifest(store.path, msgspec.structs.replace(store.manifest, splits=splits))
+        write_manifest(store.storage, msgspec.structs.replace(store.manifest, splits=splits))
         with pytest.raises(StoreError, match=r"cannot name a directory\. Do not trust it"):
             tokpress.export(store.path, to="datatrove", out=tmp_path / "a" / "b" / "out")
         assert not list(tmp_path.rglob("evil"))
@@ -202,7 +202,7 @@ class TestRefusals:
     def test_of_a_store_without_a_separator(self, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store(LENGTHS, eos=False)
         info = msgspec.structs.replace(store.manifest.tokenizer, eos_token=None)
-        write_manifest(store.path, msgspec.structs.replace(store.manifest, tokenizer=info))
+        write_manifest(store.storage, msgspec.structs.replace(store.manifest, tokenizer=info))
         with pytest.raises(UsageError, match="has no EOS and its tokenizer names none"):
             tokpress.export(store.path, to="llmc", out=tmp_path / "out")
 
@@ -282,7 +282,7 @@ class TestAgain:
         entry = FileEntry(path.stat().st_size, file_checksum(path))
         changed = msgspec.structs.replace(receipt, files=receipt.files | {"mask": entry})
         splits = {"train": Split(docs=2, tokens=11, shards=[changed])}
-        write_manifest(store.path, msgspec.structs.replace(store.manifest, splits=splits))
+        write_manifest(store.storage, msgspec.structs.replace(store.manifest, splits=splits))
         with pytest.raises(UsageError, match=r"something else:\n  store: was"):
             tokpress.export(store.path, to="npy", seq_len=4, out=tmp_path / "out")
 

@@ -19,6 +19,7 @@ from formats.stores import EOS, Lengths, documents, flat, furnish, masks_of, sha
 from tokpress.errors import IdRangeError, InputError, StoreError, TokenizerError, UsageError
 from tokpress.formats import IMPORTABLE
 from tokpress.run.deep import reencode_sample
+from tokpress.storage.local import LocalStorage
 
 anything = settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 
@@ -266,19 +267,19 @@ def test_stopped_it_goes_on(make_store: Any, tmp_path: Path, monkeypatch: pytest
     whole = adopt(tmp_path / "out" / "train", "datatrove", tmp_path / "whole")
     write, written = module._write_shard, []
 
-    def fail_at_the_second(directory: Path, unit: int, file: Any, *, copy: bool) -> None:
+    def fail_at_the_second(storage: LocalStorage, unit: int, file: Any, *, copy: bool) -> None:
         if unit == 1:
             raise OSError("the disk is full")
-        write(directory, unit, file, copy=copy)
+        write(storage, unit, file, copy=copy)
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "_write_shard", fail_at_the_second)
         with pytest.raises(OSError, match="the disk is full"):
             adopt(tmp_path / "out" / "train", "datatrove", tmp_path / "store")
 
-    def note(directory: Path, unit: int, file: Any, *, copy: bool) -> None:
+    def note(storage: LocalStorage, unit: int, file: Any, *, copy: bool) -> None:
         written.append(unit)
-        write(directory, unit, file, copy=copy)
+        write(storage, unit, file, copy=copy)
 
     monkeypatch.setattr(module, "_write_shard", note)
     store = adopt(tmp_path / "out" / "train", "datatrove", tmp_path / "store")

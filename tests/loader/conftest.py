@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from conftest import file_checksum
 
 import tokpress
 from tokpress.records import FileEntry
-from tokpress.store.durable import file_checksum
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import read_manifest, write_manifest
 
 SEQ_LEN = 16
@@ -35,7 +36,7 @@ def make_texts(count: int, seed: int, longest: int = 60) -> list[str]:
 
 def add_masks(directory: Path, seed: int = 0) -> dict[str, list[int]]:
     """Gives every shard but the first a random loss mask, as supervised data has one; returns them by shard."""
-    manifest = read_manifest(directory)
+    manifest = read_manifest(LocalStorage(directory))
     split = manifest.splits["train"]
     rng = np.random.default_rng(seed)
     shards, masks = [], {}
@@ -49,7 +50,9 @@ def add_masks(directory: Path, seed: int = 0) -> dict[str, list[int]]:
             receipt = msgspec.structs.replace(receipt, files=receipt.files | {"mask": entry})
         shards.append(receipt)
     changed = msgspec.structs.replace(split, shards=shards)
-    write_manifest(directory, msgspec.structs.replace(manifest, splits=manifest.splits | {"train": changed}))
+    write_manifest(
+        LocalStorage(directory), msgspec.structs.replace(manifest, splits=manifest.splits | {"train": changed})
+    )
     return masks
 
 

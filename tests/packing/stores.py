@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from conftest import file_checksum
 from hypothesis import strategies as st
 
 import tokpress
 from tokpress.packing.base import Packing, Pieces
 from tokpress.records import SHARDS, FileEntry, Receipt, Split
-from tokpress.store.durable import file_checksum
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import read_manifest, write_manifest
 
 # Lengths of documents, shard by shard: empty documents, empty shards, documents longer than a sequence.
@@ -47,9 +48,9 @@ def write_shards(store: Path, lengths: Sequence[Sequence[int]], split: str = "tr
         receipts.append(_receipt(split, number, len(shard), tokens, files, last=number == len(lengths) - 1))
         first += tokens
     docs = sum(map(len, lengths))
-    manifest = read_manifest(store)
+    manifest = read_manifest(LocalStorage(store))
     splits = manifest.splits | {split: Split(docs=docs, tokens=first, shards=receipts)}
-    write_manifest(store, msgspec.structs.replace(manifest, splits=splits))
+    write_manifest(LocalStorage(store), msgspec.structs.replace(manifest, splits=splits))
     return tokpress.open(store, split)
 
 

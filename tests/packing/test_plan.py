@@ -23,6 +23,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.packing import open_packing
 from tokpress.packing.bestfit import BestFitPacking
 from tokpress.packing.plan import FILES, INDEX, PlanIndex, _sealed
+from tokpress.storage.local import LocalStorage
 from tokpress.storage.lock import LOCK, WriterLock
 from tokpress.store.manifest import encode, read_record
 
@@ -143,7 +144,7 @@ class TestRefused:
 
 def forge(plan: Path, **changes: Any) -> None:
     """Puts other values into the index, with a checksum that fits them."""
-    index = msgspec.structs.replace(read_record(plan / INDEX, PlanIndex), **changes)
+    index = msgspec.structs.replace(read_record(LocalStorage(plan), INDEX, PlanIndex), **changes)
     (plan / INDEX).write_bytes(encode(_sealed(index)))
 
 
@@ -234,7 +235,7 @@ class TestDamaged:
 
 KILLED = """
 import os, signal, sys
-from tokpress.store import durable
+from tokpress.storage import local
 import tokpress
 
 calls = 0
@@ -247,11 +248,10 @@ def before(function):
         return function(*arguments, **options)
     return counted
 
-from pathlib import Path
-durable._sync = before(durable._sync)
-Path.replace = before(Path.replace)
-Path.unlink = before(Path.unlink)
-durable.DurableFile.write = before(durable.DurableFile.write)
+local._fsync = before(local._fsync)
+os.replace = before(os.replace)
+os.unlink = before(os.unlink)
+local.LocalUpload.write = before(local.LocalUpload.write)
 tokpress.pack(sys.argv[1], seq_len=10, method="bestfit")
 """
 

@@ -16,6 +16,7 @@ from tokpress.run.gate import Room
 from tokpress.run.job import Job, Settings
 from tokpress.run.plan import make_plan
 from tokpress.sources.files import discover
+from tokpress.storage.local import LocalStorage
 from tokpress.store import unfinished as output
 
 SETTINGS = Settings(engine="bytes", batch_bytes=200, threads=1)
@@ -33,10 +34,10 @@ def begin(
     )
     files = load_files(config.tokenizer)
     info = reference_engine(files, "text").info
-    job = Job(directory=directory, config=config, inputs=discover(inputs, config.read), files=files)
+    job = Job(storage=LocalStorage(directory), config=config, inputs=discover(inputs, config.read), files=files)
     plan = make_plan(job.inputs, config, info, frame_for(config.tokenizer, info))
     directory.mkdir(parents=True, exist_ok=True)
-    output.begin(directory, plan, files)
+    output.begin(LocalStorage(directory), plan, files)
     return job, plan
 
 

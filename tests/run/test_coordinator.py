@@ -386,7 +386,7 @@ class Listener(Reporter):
         self.heard.append("resuming")
         self.resumed = (units, units_left, docs)
 
-    def already_finished(self, directory: Path) -> None:
+    def already_finished(self, url: str) -> None:
         self.heard.append("already_finished")
 
     def advanced(self, worker: int, advanced: Advanced) -> None:

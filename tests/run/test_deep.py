@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from conftest import file_checksum
 
 import tokpress
 from tokpress.records import FileEntry, SpecialTokenPolicy
 from tokpress.run import deep
 from tokpress.run.deep import Reencoded, reencode_sample
 from tokpress.sources.base import Reader, open_reader
-from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import encode, fingerprint, read_manifest, seal
 
 TEXTS = [f"document {i} " + "word " * (i % 9) for i in range(60)]
@@ -124,7 +124,7 @@ class TestEveryFormat:
 
 def forge_id(store: tokpress.Store, doc: int) -> None:
     """Changes the last id before a document's EOS and every checksum that vouches for it."""
-    manifest = read_manifest(store.path)
+    manifest = read_manifest(store.storage)
     split = manifest.splits["train"]
     number, receipt = next((i, r) for i, r in enumerate(split.shards) if r.name == store.shard_of(doc))
     path = store.path / receipt.path("bin")

@@ -12,7 +12,7 @@ import pytest
 from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, WorkerView
 from tokpress.run.tasks import remaining_tasks
-from tokpress.store.durable import SyncFailed
+from tokpress.storage.local import SyncFailed
 from tokpress.store.unfinished import read_receipts
 
 from .jobs import SETTINGS, begin, budget, shard_files, write_texts
@@ -41,7 +41,7 @@ class TestInline:
         assert all(entry.cpu_seconds >= 0 for entry in done)
         assert {number for number, _ in heard} == {0}
         assert sum(advanced.docs for _, advanced in heard) == 100
-        assert remaining_tasks(plan, read_receipts(job.directory)) == []
+        assert remaining_tasks(plan, read_receipts(job.storage)) == []
 
     def test_starts_nothing(self, tmp_path: Path, source: Path) -> None:
         job, plan = begin(tmp_path / "store", [source])
@@ -57,9 +57,9 @@ class TestInline:
         worker = InlineWorker(job)
         worker.configure(SETTINGS, budget(1))
         results = worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore)
-        assert read_receipts(job.directory) == {}
+        assert read_receipts(job.storage) == {}
         assert next(results).unit == 0  # which was synced while the next one was read
-        assert {0} <= set(read_receipts(job.directory)) <= {0, 1}
+        assert {0} <= set(read_receipts(job.storage)) <= {0, 1}
         assert len(plan.units) > 2
 
 
@@ -103,4 +103,4 @@ class TestFailingDisk:
         failing_fsync(monkeypatch, None)
         with pytest.raises(SyncFailed, match="the disk failed to keep what was written"):
             list(worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore))
-        assert read_receipts(job.directory) == {}
+        assert read_receipts(job.storage) == {}

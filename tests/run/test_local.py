@@ -31,7 +31,7 @@ from tokpress.run.job import Advanced, Done, Job, Settings, WorkerView
 from tokpress.run.local import LocalWorkers, WorkerProcess
 from tokpress.run.tasks import remaining_tasks
 from tokpress.run.worker import Worker
-from tokpress.store.durable import SyncFailed
+from tokpress.storage.local import SyncFailed
 from tokpress.store.unfinished import read_receipts
 
 from .jobs import SETTINGS, begin, budget, shard_files, write_texts
@@ -69,13 +69,13 @@ def expected(tmp_path_factory: pytest.TempPathFactory, source: Path) -> dict[str
     worker = InlineWorker(job)
     worker.configure(SETTINGS, budget(1))
     assert len(list(worker.run(remaining_tasks(plan, {}), nobody, unwatched))) == len(plan.units) > 3
-    return shard_files(job.directory)
+    return shard_files(job.storage.local(""))
 
 
 def run_all(workers: LocalWorkers, begun: tuple[Job, Plan], heard: Heard = nobody, memory: int = 10**12) -> list[Done]:
     job, plan = begun
     workers.configure(SETTINGS, budget(len(workers.workers), memory))
-    return list(workers.run(remaining_tasks(plan, read_receipts(job.directory)), heard, unwatched))
+    return list(workers.run(remaining_tasks(plan, read_receipts(job.storage)), heard, unwatched))
 
 
 def processes(workers: LocalWorkers) -> list[psutil.Process]:
@@ -100,7 +100,7 @@ class TestRun:
             assert workers.peak_bytes > 10**7
         assert sorted(entry.unit for entry in done) == list(range(len(plan.units)))
         assert (docs.total(), set(docs) <= set(range(count))) == (300, True)
-        assert shard_files(job.directory) == expected
+        assert shard_files(job.storage.local("")) == expected
 
     def test_they_are_fresh_interpreters(self, begun: tuple[Job, Plan]) -> None:
         """Never a fork of a process that has threads."""
@@ -132,7 +132,7 @@ class TestRun:
             workers.configure(SETTINGS, budget(1))
             assert [process.is_running() for process in started] == [True, False, False]
             list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
-        assert shard_files(job.directory) == expected
+        assert shard_files(job.storage.local("")) == expected
 
     def test_a_script_needs_no_main_guard(self, source: Path, tmp_path: Path) -> None:
         """And what it does is done once: it is not imported again by the workers."""
@@ -187,7 +187,7 @@ class TestDeath:
             assert set(processes(workers)) != set(before)
         assert len(killed) == 3
         assert sorted(entry.unit for entry in done) == list(range(len(begun[1].units)))
-        assert shard_files(begun[0].directory) == expected
+        assert shard_files(begun[0].storage.local("")) == expected
 
     def test_so_is_one_killed_before_it_had_anything_to_do(
         self, begun: tuple[Job, Plan], expected: dict[str, bytes]
@@ -197,7 +197,7 @@ class TestDeath:
                 kill(workers, number)
                 workers.workers[number].process.wait(30)
             run_all(workers, begun)
-        assert shard_files(begun[0].directory) == expected
+        assert shard_files(begun[0].storage.local("")) == expected
 
     def test_so_is_the_one_that_prepares(self, begun: tuple[Job, Plan]) -> None:
         with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
@@ -227,7 +227,7 @@ class TestDeath:
         monkeypatch.setattr("tokpress.run.quarantine._DEATHS_WITHOUT_PROGRESS", 2)
         with LocalWorkers(begun[0], 1, doc_timeout=60) as workers, pytest.raises(TokpressError, match="--memory"):
             run_all(workers, begun, memory=1)
-        assert read_receipts(begun[0].directory).keys() <= {0}
+        assert read_receipts(begun[0].storage).keys() <= {0}
 
 
 class TestErrors:
@@ -246,7 +246,7 @@ class TestErrors:
         assert str(source) in str(elsewhere.value)
 
     def test_so_is_a_store_that_cannot_be_written(self, begun: tuple[Job, Plan]) -> None:
-        shards = begun[0].directory / "shards"
+        shards = begun[0].storage.local("") / "shards"
         shards.rmdir()
         with LocalWorkers(begun[0], 2, doc_timeout=60) as workers, pytest.raises(FileNotFoundError) as raised:
             run_all(workers, begun)

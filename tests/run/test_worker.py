@@ -33,6 +33,7 @@ from tokpress.run import worker as worker_module
 from tokpress.run.job import Advanced, Done, Encoding, Message, Task
 from tokpress.run.tasks import continued
 from tokpress.run.worker import Worker
+from tokpress.storage.local import LocalStorage
 from tokpress.store.unfinished import unit_receipts
 
 from .jobs import SETTINGS, begin, shard_files
@@ -273,7 +274,7 @@ class Unit:
         assert isinstance(done, Done)
         assert done.unit == 0
         self.stage_seconds = done.stage_seconds
-        return unit_receipts(self.directory, 0)
+        return unit_receipts(LocalStorage(self.directory), 0)
 
     def advanced(self) -> list[Advanced]:
         return [message for message in self.heard if isinstance(message, Advanced)]
@@ -321,7 +322,7 @@ class TestFailure:
         with pytest.raises(type(error)):
             failing.run()
         assert leftovers(tmp_path) == []
-        receipts = unit_receipts(tmp_path, 0)
+        receipts = unit_receipts(LocalStorage(tmp_path), 0)
         assert bool(receipts) == (docs > 0)
         assert {path.stem for path in (tmp_path / "shards").iterdir()} == {receipt.name for receipt in receipts}
         rejects = {f"{receipt.unit:05d}-{receipt.number:03d}" for receipt in receipts if receipt.rejects}
@@ -346,7 +347,7 @@ class TestFailure:
 class TestGoingOn:
     def test_from_any_receipt_gives_the_same_files(self, tmp_path: Path, inputs: list[Path], whole: Unit) -> None:
         """Every receipt says enough to go on after it: in any input, at a document, with each reject met once."""
-        receipts = unit_receipts(whole.directory, 0)
+        receipts = unit_receipts(LocalStorage(whole.directory), 0)
         files = shard_files(whole.directory)
         assert len({receipt.next_input for receipt in receipts}) > 3
         for last in receipts[:-1]:
@@ -361,7 +362,7 @@ class TestGoingOn:
             assert written == kept
 
     def test_after_the_last_receipt_there_is_nothing_left(self, whole: Unit) -> None:
-        assert continued(whole.task, unit_receipts(whole.directory, 0)) is None
+        assert continued(whole.task, unit_receipts(LocalStorage(whole.directory), 0)) is None
 
 
 class TestSaying:
@@ -398,7 +399,7 @@ class TestSaying:
 def places_of(store: Unit) -> list[Place]:
     """Where each document of the unit stands."""
     places = []
-    for receipt in unit_receipts(store.directory, 0):
+    for receipt in unit_receipts(LocalStorage(store.directory), 0):
         positions = iter(np.fromfile(store.directory / receipt.path("pos"), "<i8").tolist())
         places += [(source, next(positions)) for source, docs in receipt.sources for _ in range(docs)]
     return places
@@ -430,7 +431,7 @@ class TestQuarantine:
         receipts = unit.run(quarantined=culprits)
         assert places_of(unit) == [place for place in places if place not in culprits]
         counts = sum((receipt.counts for receipt in receipts), Counts())
-        before = sum((receipt.counts for receipt in unit_receipts(whole.directory, 0)), Counts())
+        before = sum((receipt.counts for receipt in unit_receipts(LocalStorage(whole.directory), 0)), Counts())
         assert counts == Counts(read=before.read, written=before.written - 3, rejected=before.rejected + 3)
         listed = [
             msgspec.json.decode(line, type=Reject)

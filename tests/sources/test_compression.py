@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from tokpress.errors import InputError
 from tokpress.records import Input
-from tokpress.sources.compression import EXTENSIONS, ByteStream, DamagedStream, PeekableInput
+from tokpress.sources.compression import EXTENSIONS, ByteStream, DamagedStream
+from tokpress.sources.opening import PeekableInput
 
 from .reading import COMPRESSORS, PACKED, compress, write
 

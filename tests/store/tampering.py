@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from conftest import file_checksum
 
 from tokpress.records import MANIFEST, Counts, FileEntry, Manifest, Receipt
-from tokpress.store.durable import file_checksum
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode, fingerprint, read_manifest, seal
 
 Change = Callable[[Receipt], Receipt]
@@ -27,7 +28,7 @@ def store_files(directory: Path) -> dict[str, bytes]:
 
 def reseal(directory: Path, **changes: object) -> Manifest:
     """Puts other values into the manifest, with a checksum that fits them."""
-    manifest = seal(msgspec.structs.replace(read_manifest(directory), **changes))
+    manifest = seal(msgspec.structs.replace(read_manifest(LocalStorage(directory)), **changes))
     (directory / MANIFEST).write_bytes(encode(manifest))
     return manifest
 
@@ -35,7 +36,7 @@ def reseal(directory: Path, **changes: object) -> Manifest:
 def forge(directory: Path, change: Change = lambda receipt: receipt) -> None:
     """Makes the receipts be as `change` says and everything that follows from them and from the files fit: checksums,
     fingerprint, totals of splits and units."""
-    manifest = read_manifest(directory)
+    manifest = read_manifest(LocalStorage(directory))
     splits = {}
     for name, split in manifest.splits.items():
         shards = []

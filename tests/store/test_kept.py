@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
+from tokpress.storage.local import LocalStorage
 from tokpress.store import kept as module
-from tokpress.store.durable import DurableFile
 from tokpress.store.kept import KeptWriter, read_kept
 
 rows = st.lists(
@@ -25,7 +25,7 @@ rows = st.lists(
 
 
 def write(path: Path, values: list[tuple[str | None, None]], cuts: list[int]) -> bytes:
-    file = DurableFile(path)
+    file = LocalStorage(path.parent).create(path.name)
     writer = KeptWriter(file, ["id", "nothing"])
     schema = pa.schema([("id", pa.large_string()), ("nothing", pa.large_string())])
     bounds = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
@@ -53,7 +53,7 @@ class TestWriter:
             assert write(path, values, cuts) == whole
         assert pq.read_table(path).column("id").to_pylist() == [value for value, _ in values]
         for i, (value, _) in enumerate(values):
-            assert read_kept(path, i) == {"id": value, "nothing": None}
+            assert read_kept(LocalStorage(path.parent), path.name, i) == {"id": value, "nothing": None}
 
     def test_a_row_group_is_cut_by_bytes(self, tmp_path: Path) -> None:
         write(tmp_path / "a", [("x" * 1000, None)] * 20_000, [])

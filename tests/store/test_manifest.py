@@ -14,7 +14,8 @@ import pytest
 
 from tokpress.errors import StoreError
 from tokpress.records import MANIFEST, PLAN, Counts, Manifest, Plan, Receipt, shard_name
-from tokpress.store.durable import checksum
+from tokpress.storage.base import checksum
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode, fingerprint, is_intact, read_manifest, read_record, seal, write_manifest
 from tokpress.store.reader import open_store
 from tokpress.store.verify import verify_store
@@ -29,21 +30,21 @@ class TestCanonicalForm:
     def test_a_record_that_was_read_is_written_the_same(
         self, sound_store: Path, name: str, kind: type[msgspec.Struct]
     ) -> None:
-        assert encode(read_record(sound_store / name, kind)) == (sound_store / name).read_bytes()
+        assert encode(read_record(LocalStorage(sound_store), name, kind)) == (sound_store / name).read_bytes()
 
     def test_the_manifest_is_sealed_by_its_own_checksum(self, sound_store: Path) -> None:
         data = (sound_store / MANIFEST).read_bytes()
-        manifest = read_manifest(sound_store)
+        manifest = read_manifest(LocalStorage(sound_store))
         assert is_intact(manifest, data)
         assert manifest.checksum == checksum(data.replace(manifest.checksum.encode(), b""))
 
     @pytest.mark.parametrize("spoil", [bytes.strip, lambda data: data + b"\n", lambda data: data.replace(b" ", b"", 1)])
     def test_bytes_that_mean_the_same_are_not_intact(self, sound_store: Path, spoil: Callable[[bytes], bytes]) -> None:
-        assert not is_intact(read_manifest(sound_store), spoil((sound_store / MANIFEST).read_bytes()))
+        assert not is_intact(read_manifest(LocalStorage(sound_store)), spoil((sound_store / MANIFEST).read_bytes()))
 
     def test_writing_seals(self, sound_store: Path, tmp_path: Path) -> None:
-        manifest = read_manifest(sound_store)
-        again = write_manifest(tmp_path, msgspec.structs.replace(manifest, checksum="?", fingerprint="?"))
+        manifest = read_manifest(LocalStorage(sound_store))
+        again = write_manifest(LocalStorage(tmp_path), msgspec.structs.replace(manifest, checksum="?", fingerprint="?"))
         assert again == manifest
         assert (tmp_path / MANIFEST).read_bytes() == (sound_store / MANIFEST).read_bytes()
         assert seal(msgspec.structs.replace(manifest, checksum="?")) == manifest
@@ -55,12 +56,12 @@ class TestFingerprint:
         [{"dtype": "uint32"}, {"bos_id": 7}, {"eos_id": None}, {"special_tokens": "parse"}, {"splits": {}}],
     )
     def test_depends_on_what_gives_tokens_their_meaning(self, sound_store: Path, change: JsonObject) -> None:
-        manifest = read_manifest(sound_store)
+        manifest = read_manifest(LocalStorage(sound_store))
         assert fingerprint(msgspec.structs.replace(manifest, **change)) != manifest.fingerprint
 
     @pytest.mark.parametrize("change", [{"run": {}}, {"units": []}, {"rejects": {}}, {"files": {}}, {"checksum": ""}])
     def test_does_not_depend_on_how_they_were_made(self, sound_store: Path, change: JsonObject) -> None:
-        manifest = read_manifest(sound_store)
+        manifest = read_manifest(LocalStorage(sound_store))
         assert fingerprint(msgspec.structs.replace(manifest, **change)) == manifest.fingerprint
 
 

@@ -38,20 +38,20 @@ def written(tmp_path: Path) -> tuple[Job, Plan]:
 def seal(job: Job, plan: Plan, receipts: Receipts, parity: Parity = NOT_NEEDED) -> Manifest:
     info: TokenizerInfo = plan.tokenizer
     frame = frame_for(job.config.tokenizer, info)
-    return seal_store(job.directory, plan, job.config, frame, receipts, parity, {"seconds": 1.5})
+    return seal_store(job.storage, plan, job.config, frame, receipts, parity, {"seconds": 1.5})
 
 
 class TestSeal:
     def test_makes_a_store_that_is_sound(self, written: tuple[Job, Plan]) -> None:
         job, plan = written
-        manifest = seal(job, plan, read_receipts(job.directory))
-        assert verify_store(job.directory).ok
-        assert read_manifest(job.directory) == manifest
+        manifest = seal(job, plan, read_receipts(job.storage))
+        assert verify_store(job.storage.local("")).ok
+        assert read_manifest(job.storage) == manifest
         assert manifest.run == {"seconds": 1.5}
 
     def test_adds_up(self, written: tuple[Job, Plan]) -> None:
         job, plan = written
-        receipts = read_receipts(job.directory)
+        receipts = read_receipts(job.storage)
         manifest = seal(job, plan, receipts)
         assert manifest.totals == Counts(read=63, written=60, rejected=3)
         assert len(manifest.units) == len(plan.units) > 1
@@ -62,26 +62,26 @@ class TestSeal:
     def test_lists_shards_in_the_order_of_the_inputs(self, written: tuple[Job, Plan]) -> None:
         """Whatever the order in which units were finished."""
         job, plan = written
-        receipts = read_receipts(job.directory)
+        receipts = read_receipts(job.storage)
         shuffled = {unit: receipts[unit] for unit in sorted(receipts, reverse=True)}
         shards = seal(job, plan, shuffled).splits["train"].shards
         assert [(shard.unit, shard.number) for shard in shards] == sorted((s.unit, s.number) for s in shards)
-        assert verify_store(job.directory).ok
+        assert verify_store(job.storage.local("")).ok
 
     def test_a_unit_without_receipts_cannot_be_sealed(self, written: tuple[Job, Plan]) -> None:
         job, plan = written
-        receipts = read_receipts(job.directory)
+        receipts = read_receipts(job.storage)
         del receipts[1]
         with pytest.raises(KeyError):
             seal(job, plan, receipts)
-        assert not (job.directory / MANIFEST).exists()
+        assert not (job.storage.local("") / MANIFEST).exists()
 
     @pytest.mark.parametrize(("parity", "rate"), [(EQUAL, 0.001), (NOT_NEEDED, 0.0)])
     def test_tells_the_audit_only_if_there_was_one(
         self, written: tuple[Job, Plan], parity: Parity, rate: float
     ) -> None:
         job, plan = written
-        manifest = seal(job, plan, read_receipts(job.directory), parity)
+        manifest = seal(job, plan, read_receipts(job.storage), parity)
         assert (manifest.parity, manifest.audit.rate, manifest.audit.docs) == (parity, rate, 0)
 
     def test_is_the_last_thing_written(self, written: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +90,9 @@ class TestSeal:
         fsync = os.fsync
 
         def sync(descriptor: int) -> None:
-            seen.append((job.directory / MANIFEST).exists())
+            seen.append((job.storage.local("") / MANIFEST).exists())
             fsync(descriptor)
 
         monkeypatch.setattr(os, "fsync", sync)
-        seal(job, plan, read_receipts(job.directory))
+        seal(job, plan, read_receipts(job.storage))
         assert seen == [False, True]  # the file's own sync, then the directory's

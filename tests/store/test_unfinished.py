@@ -33,15 +33,15 @@ from tokpress.records import (
 )
 from tokpress.run.job import Task
 from tokpress.run.tasks import continued, remaining_tasks
+from tokpress.storage.local import LocalStorage, LocalUpload
 from tokpress.storage.lock import LOCK
-from tokpress.store import durable
 from tokpress.store import unfinished as output
 from tokpress.store.manifest import encode
 from tokpress.store.unfinished import (
     begin,
     check_output,
     check_same_plan,
-    furnish,
+    complete,
     is_finished,
     read_receipts,
     remove_strays,
@@ -68,34 +68,37 @@ def write_receipts(store: Path, *receipts: Receipt) -> None:
         (store / entry.path("json")).write_bytes(encode(entry))
 
 
+BEGUN = ".plan.json.0123456789abcdef.tmp"  # an upload that was not committed
+
+
 class TestCheckOutput:
-    @pytest.mark.parametrize("left", [[], [LOCK], [LOCK, "plan.json.tmp"], ["plan.json.tmp"]])
+    @pytest.mark.parametrize("left", [[], [LOCK], [LOCK, BEGUN], [BEGUN]])
     def test_nothing_and_what_a_run_that_died_at_once_left_is_fine(self, store: Path, left: list[str]) -> None:
-        check_output(store)
+        check_output(LocalStorage(store))
         store.mkdir()
         for name in left:
             (store / name).write_bytes(b"")
-        check_output(store)
+        check_output(LocalStorage(store))
 
     def test_a_store_is_fine_finished_or_not(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
-        check_output(begun[0])
+        check_output(LocalStorage(begun[0]))
 
     def test_a_link_to_nowhere_is_refused(self, store: Path) -> None:
         store.symlink_to(store.with_name("nowhere"))
         with pytest.raises(UsageError, match="is a link to nowhere"):
-            check_output(store)
+            check_output(LocalStorage(store))
 
     def test_a_file_is_refused(self, store: Path) -> None:
         store.write_text("mine")
         with pytest.raises(UsageError, match="is a file"):
-            check_output(store)
+            check_output(LocalStorage(store))
 
     @pytest.mark.parametrize("name", ["notes.txt", "shards/x.bin", PLAN, MANIFEST, "tokenizer/tokenizer.json"])
     def test_anything_else_is_refused(self, store: Path, name: str) -> None:
         (store / name).parent.mkdir(parents=True)
         (store / name).write_text("{}")
         with pytest.raises(UsageError, match="not empty and not a store"):
-            check_output(store)
+            check_output(LocalStorage(store))
 
 
 class TestBegin:
@@ -103,9 +106,9 @@ class TestBegin:
         store, plan, files = begun
         assert sorted(path.name for path in store.iterdir()) == sorted([PLAN, REJECTS, SHARDS, TOKENIZER])
         assert (store / PLAN).read_bytes() == encode(plan)
-        assert stored_plan(store) == plan
+        assert stored_plan(LocalStorage(store)) == plan
         assert {path.name: path.read_bytes() for path in (store / TOKENIZER).iterdir()} == files.files
-        assert not is_finished(store)
+        assert not is_finished(LocalStorage(store))
 
     def test_removes_what_was_there(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, plan, files = begun
@@ -113,15 +116,15 @@ class TestBegin:
         (store / REJECTS / "old.jsonl").write_bytes(b"old")
         (store / TOKENIZER / "old.json").write_bytes(b"old")
         (store / MANIFEST).write_bytes(b"old")
-        begin(store, plan, files)
+        begin(LocalStorage(store), plan, files)
         assert list((store / SHARDS).iterdir()) == list((store / REJECTS).iterdir()) == []
         assert {path.name for path in (store / TOKENIZER).iterdir()} == set(files.files)
-        assert not is_finished(store)
+        assert not is_finished(LocalStorage(store))
 
     def test_leaves_what_is_not_the_store_s(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, plan, files = begun
         (store / "NOTES.txt").write_text("mine")
-        begin(store, plan, files)
+        begin(LocalStorage(store), plan, files)
         assert (store / "NOTES.txt").read_text() == "mine"
 
     def test_stopped_anywhere_leaves_a_store_or_nothing(
@@ -137,33 +140,33 @@ class TestBegin:
             store = tmp_path / f"step-{steps}"
             shutil.copytree(old.path, store)
             with monkeypatch.context() as patch:
-                survived = dies_after(patch, steps, partial(begin, store, plan, files))
-            check_output(store)
-            assert not is_finished(store) or steps == 0
-            found = read_receipts(store) if (store / SHARDS).is_dir() else {}
+                survived = dies_after(patch, steps, partial(begin, LocalStorage(store), plan, files))
+            check_output(LocalStorage(store))
+            assert not is_finished(LocalStorage(store)) or steps == 0
+            found = read_receipts(LocalStorage(store)) if (store / SHARDS).is_dir() else {}
             for entry in [entry for unit in found.values() for entry in unit]:
-                assert stored_plan(store) == old.plan
+                assert stored_plan(LocalStorage(store)) == old.plan
                 assert all((store / entry.path(extension)).exists() for extension in entry.files)
-            begin(store, plan, files)
-            assert stored_plan(store) == plan
+            begin(LocalStorage(store), plan, files)
+            assert stored_plan(LocalStorage(store)) == plan
             if survived:
                 break
             steps += 1
         assert steps > 10
 
-    def test_furnishing_makes_what_is_missing_and_touches_nothing_else(
+    def test_completing_makes_what_is_missing_and_touches_nothing_else(
         self, begun: tuple[Path, Plan, TokenizerFiles]
     ) -> None:
         store, _, files = begun
         whole = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
-        furnish(store, files)
+        complete(LocalStorage(store), files)
         assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == whole
         (store / SHARDS / "train-00000-000.bin").write_bytes(b"kept")
         shutil.rmtree(store / REJECTS)
         for path in (store / TOKENIZER).iterdir():
             path.write_bytes(b"half")
         (store / TOKENIZER / "x.tmp").write_bytes(b"")
-        furnish(store, files)
+        complete(LocalStorage(store), files)
         assert (store / REJECTS).is_dir()
         assert (store / SHARDS / "train-00000-000.bin").read_bytes() == b"kept"
         assert {path.name: path.read_bytes() for path in (store / TOKENIZER).iterdir()} == files.files
@@ -189,7 +192,7 @@ def dies_after(patch: pytest.MonkeyPatch, changes: int, run: Callable[[], None])
 
     for name in ("unlink", "mkdir", "replace"):
         patch.setattr(os, name, counted(getattr(os, name)))
-    patch.setattr(durable.DurableFile, "abort", lambda self: None)  # the dead do not clean up
+    patch.setattr(LocalUpload, "abort", lambda self: None)  # the dead do not clean up
     try:
         run()
     except Died:
@@ -199,10 +202,10 @@ def dies_after(patch: pytest.MonkeyPatch, changes: int, run: Callable[[], None])
 
 class TestSamePlan:
     def test_the_same_is_fine(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
-        check_same_plan(begun[0], begun[1])
+        check_same_plan(LocalStorage(begun[0]), begun[1])
 
     def test_no_plan_is_fine(self, tmp_path: Path, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
-        check_same_plan(tmp_path / "nowhere", begun[1])
+        check_same_plan(LocalStorage(tmp_path / "nowhere"), begun[1])
 
     def test_each_difference_is_told(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, plan, _ = begun
@@ -213,7 +216,7 @@ class TestSamePlan:
             inputs=[msgspec.structs.replace(plan.inputs[0], size=5)],
         )
         with pytest.raises(UsageError) as refused:
-            check_same_plan(store, other)
+            check_same_plan(LocalStorage(store), other)
         told = str(refused.value).splitlines()
         assert told[0] == f"{store} holds an unfinished store of something else:"
         assert told[1:-1] == [
@@ -228,27 +231,27 @@ class TestSamePlan:
         store, plan, _ = begun
         other = msgspec.structs.replace(plan, options=plan.options | {f"o{i}": i for i in range(30)})
         with pytest.raises(UsageError) as refused:
-            check_same_plan(store, other)
+            check_same_plan(LocalStorage(store), other)
         assert str(refused.value).count("\n  options.") == 10
         assert "\n  and 20 more\n" in str(refused.value)
 
     def test_standard_input_is_another_each_time(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, plan, files = begun
         piped = msgspec.structs.replace(plan, inputs=[msgspec.structs.replace(plan.inputs[0], path=STDIN)])
-        begin(store, piped, files)
-        check_same_plan(store, piped)  # nothing was written yet
+        begin(LocalStorage(store), piped, files)
+        check_same_plan(LocalStorage(store), piped)  # nothing was written yet
         write_receipts(store, receipt(0, 0, then=(0, 9)))
         with pytest.raises(UsageError, match="an unfinished store of standard input, which cannot be read a second"):
-            check_same_plan(store, piped)
+            check_same_plan(LocalStorage(store), piped)
         (store / MANIFEST).write_text("")
         with pytest.raises(UsageError, match=r"a finished store of standard input.*--overwrite"):
-            check_same_plan(store, piped)
+            check_same_plan(LocalStorage(store), piped)
 
     def test_a_finished_store_is_called_one(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, plan, _ = begun
         (store / MANIFEST).write_text("")
         with pytest.raises(UsageError, match="holds a finished store"):
-            check_same_plan(store, msgspec.structs.replace(plan, units=[]))
+            check_same_plan(LocalStorage(store), msgspec.structs.replace(plan, units=[]))
 
     @given(
         st.recursive(
@@ -280,13 +283,13 @@ class TestReceipts:
         store, _, _ = begun
         entries = [receipt(unit, number, then=(0, number + 1)) for unit in (2, 0) for number in (2, 0, 1)]
         write_receipts(store, *entries)
-        found = read_receipts(store)
+        found = read_receipts(LocalStorage(store))
         assert {unit: [entry.number for entry in entries] for unit, entries in found.items()} == {
             0: [0, 1, 2],
             2: [0, 1, 2],
         }
-        assert unit_receipts(store, 2) == found[2]
-        assert unit_receipts(store, 1) == []
+        assert unit_receipts(LocalStorage(store), 2) == found[2]
+        assert unit_receipts(LocalStorage(store), 1) == []
 
     def test_are_in_order_beyond_a_thousand_shards_and_a_hundred_thousand_units(
         self, begun: tuple[Path, Plan, TokenizerFiles]
@@ -294,7 +297,7 @@ class TestReceipts:
         """A name's digits run out; the order of names is not that of numbers then."""
         store, _, _ = begun
         write_receipts(store, *(receipt(100_001, number, then=(0, number)) for number in range(1002)))
-        for found in (read_receipts(store)[100_001], unit_receipts(store, 100_001)):
+        for found in (read_receipts(LocalStorage(store))[100_001], unit_receipts(LocalStorage(store), 100_001)):
             assert [entry.number for entry in found] == list(range(1002))
 
     def test_of_several_splits_count_when_the_one_of_train_is_there(
@@ -306,13 +309,13 @@ class TestReceipts:
         train = [msgspec.structs.replace(entry, beside=("test", "val")) for entry in both]
         others = [msgspec.structs.replace(entry, split=split) for entry in both for split in ("test", "val")]
         write_receipts(store, *others)
-        assert (read_receipts(store), unit_receipts(store, 0)) == ({}, [])
+        assert (read_receipts(LocalStorage(store)), unit_receipts(LocalStorage(store), 0)) == ({}, [])
         write_receipts(store, train[0])
-        assert read_receipts(store)[0] == unit_receipts(store, 0) == [*others[:2], train[0]]
-        assert continued(Task(unit=0, slices=[Slice(0)]), unit_receipts(store, 0)) == Task(
+        assert read_receipts(LocalStorage(store))[0] == unit_receipts(LocalStorage(store), 0) == [*others[:2], train[0]]
+        assert continued(Task(unit=0, slices=[Slice(0)]), unit_receipts(LocalStorage(store), 0)) == Task(
             unit=0, slices=[Slice(0)], first_shard=1, start=(0, 5)
         )
-        remove_strays(store, read_receipts(store))
+        remove_strays(LocalStorage(store), read_receipts(LocalStorage(store)))
         assert {path.stem for path in (store / SHARDS).glob("*.json")} == {
             f"{split}-00000-000" for split in ("test", "train", "val")
         }
@@ -320,9 +323,9 @@ class TestReceipts:
     def test_after_a_gap_do_not_count(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, _, _ = begun
         write_receipts(store, *(receipt(0, number, then=(0, 5)) for number in (0, 1, 3, 4)))
-        assert [entry.number for entry in read_receipts(store)[0]] == [0, 1]
+        assert [entry.number for entry in read_receipts(LocalStorage(store))[0]] == [0, 1]
         write_receipts(store, receipt(1, 1))
-        assert unit_receipts(store, 1) == []
+        assert unit_receipts(LocalStorage(store), 1) == []
 
     @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"unit": -1}'])
     def test_that_cannot_be_read_are_an_error_that_names_them(
@@ -330,12 +333,12 @@ class TestReceipts:
     ) -> None:
         (begun[0] / SHARDS / "train-00000-000.json").write_bytes(data)
         with pytest.raises(StoreError, match=r"train-00000-000\.json is damaged"):
-            read_receipts(begun[0])
+            read_receipts(LocalStorage(begun[0]))
 
     def test_other_files_are_none(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         for name in ("train-00000-000.bin", "train-00000-000.json.tmp", "train-00000-000.pos"):
             (begun[0] / SHARDS / name).write_bytes(b"?")
-        assert read_receipts(begun[0]) == {}
+        assert read_receipts(LocalStorage(begun[0])) == {}
 
 
 class TestRemaining:
@@ -410,6 +413,6 @@ class TestStrays:
             for name in (*names, *strays[folder]):
                 if not (store / folder / name).exists():
                     (store / folder / name).write_bytes(b"?")
-        remove_strays(store, {0: known})
+        remove_strays(LocalStorage(store), {0: known})
         assert {path.name for path in (store / SHARDS).iterdir()} == shards
         assert {path.name for path in (store / REJECTS).iterdir()} == rejects

@@ -14,6 +14,7 @@ import pytest
 
 from tokpress.errors import StoreError
 from tokpress.records import MANIFEST, PLAN, Counts, Plan, Receipt
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode, read_manifest, read_record
 from tokpress.store.verify import verify_store
 
@@ -52,7 +53,7 @@ class TestSound:
         assert totals == {sum(checked for checked, _ in heard)}
 
     def test_the_fixture_has_a_little_of_everything(self, sound_store: Path) -> None:
-        manifest = read_manifest(sound_store)
+        manifest = read_manifest(LocalStorage(sound_store))
         shards = manifest.splits["train"].shards
         assert {shard.unit for shard in shards} == {0, 1, 2}
         assert max(shard.number for shard in shards) > 0
@@ -168,9 +169,9 @@ class TestForgery:
         assert any(problem.file == file and said in problem.message for problem in problems), problems
 
     def test_a_receipt_on_disk_that_differs_from_the_manifest(self, store_copy: Path) -> None:
-        receipt = read_manifest(store_copy).splits["train"].shards[0]
+        receipt = read_manifest(LocalStorage(store_copy)).splits["train"].shards[0]
         (store_copy / f"{FIRST}.json").write_bytes(encode(msgspec.structs.replace(receipt, next_position=0)))
-        files = read_manifest(store_copy).files
+        files = read_manifest(LocalStorage(store_copy)).files
         reseal(store_copy, files=files | {f"{FIRST}.json": file_entry(store_copy / f"{FIRST}.json")})
         assert problem_files(store_copy) == {f"{FIRST}.json"}
 
@@ -192,14 +193,14 @@ class TestForgery:
 
     @pytest.mark.parametrize("change", [{"docs": 14}, {"tokens": 0}])
     def test_a_split_that_does_not_add_up(self, store_copy: Path, change: dict[str, int]) -> None:
-        split = read_manifest(store_copy).splits["train"]
+        split = read_manifest(LocalStorage(store_copy)).splits["train"]
         reseal(store_copy, splits={"train": msgspec.structs.replace(split, **change)})
         report = verify_store(store_copy)
         assert any(problem.file == MANIFEST and "split train" in problem.message for problem in report.problems)
 
     @pytest.mark.parametrize("which", range(6))
     def test_a_shard_that_was_taken_out_with_all_its_traces(self, store_copy: Path, which: int) -> None:
-        manifest = read_manifest(store_copy)
+        manifest = read_manifest(LocalStorage(store_copy))
         split = manifest.splits["train"]
         gone = split.shards[which]
         for path in (store_copy / "shards").glob(f"{gone.name}.*"):
@@ -212,11 +213,11 @@ class TestForgery:
         assert any(gone.name in problem.message for problem in report.problems)
 
     def test_there_are_six_shards_to_take_out(self, sound_store: Path) -> None:
-        assert len(read_manifest(sound_store).splits["train"].shards) == 6
+        assert len(read_manifest(LocalStorage(sound_store)).splits["train"].shards) == 6
 
     @pytest.mark.parametrize("name", [PLAN, f"{FIRST}.json"])
     def test_a_file_that_nothing_vouches_for(self, store_copy: Path, name: str) -> None:
-        files = read_manifest(store_copy).files
+        files = read_manifest(LocalStorage(store_copy)).files
         reseal(store_copy, files={key: entry for key, entry in files.items() if key != name})
         assert name in problem_files(store_copy)
 
@@ -236,7 +237,7 @@ class TestForgery:
         assert problem_files(store_copy) == {f"{FIRST}.ends"}
 
     def test_an_id_outside_the_vocabulary(self, store_copy: Path) -> None:
-        vocab_size = read_manifest(store_copy).tokenizer.vocab_size
+        vocab_size = read_manifest(LocalStorage(store_copy)).tokenizer.vocab_size
         rewrite(store_copy / f"{FIRST}.bin", "<u2", lambda ids: ids.__setitem__(0, vocab_size))
         forge(store_copy, change_first(max_id=vocab_size))
         report = verify_store(store_copy)
@@ -265,7 +266,7 @@ class TestForgery:
         assert problem_files(store_copy) == {FIRST_REJECTS}
 
     def test_rejects_that_only_the_manifest_counts_otherwise(self, store_copy: Path) -> None:
-        rejects = read_manifest(store_copy).rejects
+        rejects = read_manifest(LocalStorage(store_copy)).rejects
         reseal(store_copy, rejects=rejects | {"bad-json": rejects["bad-json"] + 1})
         assert problem_files(store_copy) == {MANIFEST}
 
@@ -278,13 +279,19 @@ class TestForgery:
         """A list of rejects where the receipt says there was none."""
         stranger = "rejects/00001-000.jsonl"
         shutil.copy(store_copy / FIRST_REJECTS, store_copy / stranger)
-        reseal(store_copy, files=read_manifest(store_copy).files | {stranger: file_entry(store_copy / stranger)})
+        reseal(
+            store_copy,
+            files=read_manifest(LocalStorage(store_copy)).files | {stranger: file_entry(store_copy / stranger)},
+        )
         assert problem_files(store_copy) == {stranger}
 
     def test_rejects_of_a_shard_that_does_not_exist(self, store_copy: Path) -> None:
         stranger = "rejects/00077-000.jsonl"
         shutil.copy(store_copy / FIRST_REJECTS, store_copy / stranger)
-        reseal(store_copy, files=read_manifest(store_copy).files | {stranger: file_entry(store_copy / stranger)})
+        reseal(
+            store_copy,
+            files=read_manifest(LocalStorage(store_copy)).files | {stranger: file_entry(store_copy / stranger)},
+        )
         assert problem_files(store_copy) == {stranger}
 
     def test_another_tokenizer(self, store_copy: Path) -> None:
@@ -294,7 +301,7 @@ class TestForgery:
         assert problem_files(store_copy) == {"tokenizer"}
 
     def test_another_plan(self, store_copy: Path) -> None:
-        plan = read_record(store_copy / PLAN, Plan)
+        plan = read_record(LocalStorage(store_copy), PLAN, Plan)
         other = msgspec.structs.replace(plan.tokenizer, vocab_size=7)
         (store_copy / PLAN).write_bytes(
             encode(msgspec.structs.replace(plan, units=plan.units[1:], inputs=plan.inputs[:1], tokenizer=other))

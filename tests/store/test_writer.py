@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from conftest import file_checksum
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.batches import DocumentBatch, TokenBatch
 from tokpress.records import BAD_JSON, REJECTS, SHARDS, TOO_LARGE, Counts, FileEntry, Receipt, Reject
-from tokpress.store.durable import file_checksum
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import read_record
 from tokpress.store.writer import ShardWriter, count_sources
 
@@ -36,7 +37,7 @@ def batch(*docs: list[int], dtype: str = "<u2") -> TokenBatch:
 
 
 def writer(store: Path, shard_bytes: int = 1000, unit: int = 3, first_shard: int = 0) -> ShardWriter:
-    return ShardWriter(store, unit=unit, shard_bytes=shard_bytes, first_shard=first_shard)
+    return ShardWriter(LocalStorage(store), unit=unit, shard_bytes=shard_bytes, first_shard=first_shard)
 
 
 def append(to: ShardWriter, tokens: TokenBatch, *, first: int = 0, source: int = 0, audited: int = 0) -> None:
@@ -73,7 +74,7 @@ class TestShard:
         assert read(store, "train-00003-000.bin", "<u2") == [1, 2, 3, 4]
         assert read(store, "train-00003-000.ends", "<i8") == [3, 3, 4]
         assert read(store, "train-00003-000.pos", "<i8") == [10, 11, 12]
-        assert read_record(store / SHARDS / "train-00003-000.json", Receipt) == receipt
+        assert read_record(LocalStorage(store), f"{SHARDS}/train-00003-000.json", Receipt) == receipt
         assert receipt == Receipt(
             split="train",
             unit=3,
@@ -140,7 +141,7 @@ class TestShard:
 
 class TestSplits:
     def test_each_has_a_shard_and_all_end_together(self, store: Path) -> None:
-        shards = ShardWriter(store, unit=3, shard_bytes=12, splits=["train", "val", "test"], masks=True)
+        shards = ShardWriter(LocalStorage(store), unit=3, shard_bytes=12, splits=["train", "val", "test"], masks=True)
         docs = documents(batch([1, 2], [3], [4, 5, 6], [7]))
         mask = np.array([0, 1, 1, 0, 0, 1, 1], np.uint8)
         docs = replace(docs, splits=np.array([0, 2, 0, 2], np.int32), mask=mask)
@@ -160,19 +161,20 @@ class TestSplits:
         assert read(store, "train-00003-000.mask", "u1") == [0, 1, 0, 0, 1]
         assert read(store, "test-00003-000.bin", "<u2") == [3]
         assert read(store, "test-00003-001.pos", "<i8") == [3]
-        test = read_record(store / SHARDS / "test-00003-000.json", Receipt)
+        test = read_record(LocalStorage(store), f"{SHARDS}/test-00003-000.json", Receipt)
         assert (test.counts, first.counts) == (Counts(read=1, written=1), Counts(read=3, written=2, rejected=1))
         assert (test.learned, first.learned, second.docs, test.next_position) == (1, 2, 0, 3)
 
     def test_the_receipt_of_train_is_written_last(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where it is, the others are."""
         written: list[str] = []
-        monkeypatch.setattr("tokpress.store.writer.write_file", lambda path, data: written.append(path.name))
-        shards = ShardWriter(store, unit=0, shard_bytes=100, splits=["train", "val"])
+        storage = LocalStorage(store)
+        monkeypatch.setattr(storage, "put", lambda key, data: written.append(key))
+        shards = ShardWriter(storage, unit=0, shard_bytes=100, splits=["train", "val"])
         shards.append(replace(documents(batch([1], [2])), splits=np.array([0, 1], np.int32)))
         shards.close_shard(None)
         shards.finish()
-        assert written == ["val-00000-000.json", "train-00000-000.json"]
+        assert written == ["shards/val-00000-000.json", "shards/train-00000-000.json"]
 
     def test_a_split_record_is_not_torn_apart(self, store: Path) -> None:
         shards = writer(store, shard_bytes=4)
@@ -287,13 +289,20 @@ class TestFailure:
         shards.abort()
         assert names(store) == []
 
-    def test_files_that_cannot_be_opened_leave_none(self, store: Path) -> None:
-        (store / SHARDS / "train-00003-000.pos.tmp").mkdir()
+    def test_files_that_cannot_be_opened_leave_none(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened = os.open
+
+        def refuse(path: Path, *arguments: int) -> int:
+            if ".pos." in path.name:
+                raise OSError(24, "Too many open files")
+            return opened(path, *arguments)
+
         shards = writer(store)
-        with pytest.raises(IsADirectoryError):
+        monkeypatch.setattr(os, "open", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
             append(shards, batch([1]))
         shards.abort()
-        assert names(store) == ["train-00003-000.pos.tmp"]
+        assert names(store) == []
 
     def test_a_receipt_comes_last(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[list[str]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from time import monotonic
 
 from rich.console import Console, RenderableType
@@ -151,8 +150,8 @@ class ConsoleReporter(Reporter):
         need = str(error).partition(". ")[0]
         self._line("memory", f"{safe(need)}: going on with {plural(fewer, 'worker')}")
 
-    def already_finished(self, directory: Path) -> None:
-        self._line("finished", f"{safe(directory)} holds this very store already: nothing to do")
+    def already_finished(self, url: str) -> None:
+        self._line("finished", f"{safe(url)} holds this very store already: nothing to do")
 
     def _begin(self) -> None:
         self._docs = self._tokens = self._rejects = 0

@@ -74,13 +74,12 @@ def _verified(store: str, console: Console) -> Report:
 
 
 def _with_plans(report: Report) -> Report:
-    from pathlib import Path
-
     import msgspec
 
     from tokpress.packing.plan import plan_problems
+    from tokpress.storage import open_storage
 
-    return msgspec.structs.replace(report, problems=plan_problems(Path(report.path)))
+    return msgspec.structs.replace(report, problems=plan_problems(open_storage(report.path)))
 
 
 def _compared(report: Report, docs: int, console: Console) -> Report:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _FILE_BYTES = 256 * 10**6
@@ -63,8 +64,8 @@ def _json(record: dict[str, Any]) -> bytes:
 
 
 def _file(export: Export, store: Store, rows: TableFile, name: str) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         with part.open(name) as file:
             writer = pa.ipc.new_stream(pa.PythonFile(file, "w"), rows.schema)
             for batch in rows.batches(BLOCK_BYTES):

@@ -19,6 +19,7 @@ from tokpress.batches import Int64s
 from tokpress.errors import UsageError
 from tokpress.formats import FORMATS, IMPORTABLE
 from tokpress.records import Count, Receipt
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 Advance = Callable[[int], None]  # told the bytes that were just written or linked
@@ -45,7 +46,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     note: dict[str, Any] = {}  # what the format's index says of this part
 
 
-Write = Callable[[Path, Advance], Written]  # a part into the directory of an export
+Write = Callable[[LocalStorage, Advance], Written]  # a part into the directory of an export
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +129,13 @@ def check_options(export: Export) -> None:
     form = open_format(options.to)
     if store.dtype.itemsize == 4 and not form.holds_u32:
         raise UsageError(
-            f"{options.to} holds 16-bit ids, but {store.path} has a vocabulary of {store.manifest.tokenizer.vocab_size:,} "
+            f"{options.to} holds 16-bit ids, but {store.url} has a vocabulary of {store.manifest.tokenizer.vocab_size:,} "
             f"and 32-bit ids. Choose a format that holds them: --to {_those('holds_u32')}."
         )
     masked = [split for split, part in export.splits.items() if has_mask(part)]
     if masked and not form.holds_masks:
         raise UsageError(
-            f"{options.to} has no place for a loss mask, and split {masked[0]!r} of {store.path} has one. Choose a format "
+            f"{options.to} has no place for a loss mask, and split {masked[0]!r} of {store.url} has one. Choose a format "
             f"that has: --to {_those('holds_masks')}."
         )
     if options.seq_len is None and form.seq_len == "must":

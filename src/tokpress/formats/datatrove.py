@@ -16,6 +16,7 @@ from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFil
 from tokpress.formats.raw import blocks_of, token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.records import Receipt
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _SUFFIX = ".ds"
@@ -42,8 +43,8 @@ def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: 
     tokenizer = f"{store.manifest.tokenizer.kind}-{store.manifest.tokenizer.fingerprint[:16]}"
     words = f"{tokenizer}|{store.dtype.itemsize}\n{receipt.tokens}\n{_human(receipt.tokens)}"
 
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         if masked:
             write_mask(part, receipt, f"{name}.loss")
         part.write(f"{name}.metadata", [words.encode()])

@@ -21,6 +21,7 @@ from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFil
 from tokpress.formats.raw import token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.records import Receipt
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _COLUMNS = ("start", "end", "id", "src", "loc")
@@ -48,8 +49,8 @@ class DolmaFormat(Format):
 def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Write:
     folder, name = store.split_name, f"part-0-{number:05d}"
 
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         if masked:
             write_mask(part, receipt, f"{folder}/{_MASK}{name}.npy")
         part.write(f"{folder}/{name}.csv.gz", _table(store, number))

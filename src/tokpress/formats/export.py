@@ -31,8 +31,7 @@ from tokpress.formats.target import ExportPlan, Metadata, SplitFacts, Target
 from tokpress.machine import usable_cores
 from tokpress.packing import PackingOptions
 from tokpress.packing import check_options as check_packing
-from tokpress.storage.lock import WriterLock
-from tokpress.store.durable import make_directory, sync_directory
+from tokpress.storage import open_storage
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
 from tokpress.threads import thread_pool
@@ -84,8 +83,7 @@ def export(
     _check(job)
     plan = _plan(job)
     target = Target(job.final)
-    job.final.parent.mkdir(parents=True, exist_ok=True)
-    with WriterLock(target.work):
+    with target.work.lock():
         finished = target.check(plan, overwrite=overwrite)
         if finished is None:
             finished = _run(job, plan, target, workers or usable_cores(), progress, overwrite=overwrite)
@@ -95,15 +93,15 @@ def export(
 
 
 def _splits(store: Store | str | os.PathLike[str], chosen: str | Sequence[str] | None) -> dict[str, Store]:
-    path = store.path if isinstance(store, Store) else Path(store)
-    manifest = read_manifest(path)
+    storage = store.storage if isinstance(store, Store) else open_storage(store)
+    manifest = read_manifest(storage)
     names = list(manifest.splits) if chosen is None else [chosen] if isinstance(chosen, str) else list(chosen)
     if not names:
-        raise StoreError(f"{path} has no split to export.")
-    splits = {name: Store(path, manifest, name) for name in names}
+        raise StoreError(f"{storage.url} has no split to export.")
+    splits = {name: Store(storage, manifest, name) for name in names}
     for name in splits:
         if not _SAFE_NAME.fullmatch(name):  # it will name files
-            raise StoreError(f"{path} has a split {name!r}, which cannot name a directory. Do not trust it.")
+            raise StoreError(f"{storage.url} has a split {name!r}, which cannot name a directory. Do not trust it.")
     return splits
 
 
@@ -133,10 +131,7 @@ def _run(
 ) -> Metadata:
     form = open_format(job.options.to)
     parts = form.parts(job)
-    target.begin(plan, overwrite=overwrite)
-    for split in job.splits if form.in_directories else []:
-        make_directory(target.files / split)
-    sync_directory(target.files)
+    target.begin(plan, list(job.splits) if form.in_directories else [], overwrite=overwrite)
     written = _write(parts, target, workers, progress)
     index = form.index(job, written)
     metadata = _metadata(job, plan, written, index)

@@ -29,6 +29,7 @@ from tokpress.machine import usable_cores
 from tokpress.records import (
     FORMAT_VERSION,
     SHARDS,
+    TRAIN,
     Counts,
     FileEntry,
     Input,
@@ -39,9 +40,8 @@ from tokpress.records import (
     TokenizerInfo,
     shard_name,
 )
-from tokpress.storage.lock import WriterLock
-from tokpress.store import unfinished as output
-from tokpress.store.durable import DurableFile, file_checksum, link_or_copy, sync_directory, sync_file, write_file
+from tokpress.storage.local import LocalStorage
+from tokpress.store import unfinished
 from tokpress.store.manifest import encode, read_manifest
 from tokpress.store.reader import Store
 from tokpress.store.seal import seal_store
@@ -68,28 +68,28 @@ def import_tokens(
     began = perf_counter()
     if format not in IMPORTABLE:
         raise UsageError(f"{format!r} cannot be imported. Choose one of {', '.join(IMPORTABLE)}.")
-    directory = Path(out)
-    output.check_output(directory)
+    storage = LocalStorage(out)
+    unfinished.check_output(storage)
     config = BuildConfig(tokenizer=TokenizerConfig(spec=os.fspath(tokenizer), eos_token=eos_token))
     files = load_files(config.tokenizer)
     info = reference_engine(files, config.tokenizer.special_tokens).info
     eos_id = _eos(config.tokenizer, info, required=format in _SEARCHED or eos_token is not None)
     found = _find(paths, format, Given(_dtype(dtype, info), eos_id))
     plan = _plan(found, format, eos_id, info)
-    with WriterLock(directory):
-        if overwrite or output.stored_plan(directory) is None:
-            output.begin(directory, plan, files)
-        output.check_same_plan(directory, plan)
-        if output.is_finished(directory):
-            return Store(directory, read_manifest(directory))
-        output.furnish(directory, files)
-        _adopt(directory, found, info, progress, copy=copy)
-        receipts = output.read_receipts(directory)
-        frame = _frame(directory, receipts, found[0].dtype, info, eos_id, searched=format in _SEARCHED)
+    with storage.lock():
+        if overwrite or unfinished.stored_plan(storage) is None:
+            unfinished.begin(storage, plan, files)
+        unfinished.check_same_plan(storage, plan)
+        if unfinished.is_finished(storage):
+            return Store(storage, read_manifest(storage))
+        unfinished.complete(storage, files)
+        _adopt(storage, found, info, progress, copy=copy)
+        receipts = unfinished.read_receipts(storage)
+        frame = _frame(storage, receipts, found[0].dtype, info, eos_id, searched=format in _SEARCHED)
         parity = Parity(outcome="not-needed", engine=format, reference=format)
         run = {"imported_from": format, "seconds": round(perf_counter() - began, 3), "tokpress": tokpress.__version__}
-        manifest = seal_store(directory, plan, config, frame, receipts, parity, run, dtype=found[0].dtype)
-    return Store(directory, manifest)
+        manifest = seal_store(storage, plan, config, frame, receipts, parity, run, dtype=found[0].dtype)
+    return Store(storage, manifest)
 
 
 def _eos(config: TokenizerConfig, info: TokenizerInfo, *, required: bool) -> int | None:
@@ -136,17 +136,17 @@ def _plan(found: Sequence[TokenFile], name: str, eos_id: int | None, info: Token
 
 
 def _adopt(
-    directory: Path, found: Sequence[TokenFile], info: TokenizerInfo, progress: Progress | None, *, copy: bool
+    storage: LocalStorage, found: Sequence[TokenFile], info: TokenizerInfo, progress: Progress | None, *, copy: bool
 ) -> None:
     """A shard for every file that has none, by threads: the work is reading and hashing memory."""
     total = sum(file.tokens * file.dtype.itemsize for file in found)
-    done = {unit for unit, receipts in output.read_receipts(directory).items() if receipts}
+    done = {unit for unit, receipts in unfinished.read_receipts(storage).items() if receipts}
 
     def adopt(unit: int) -> int:
         file = found[unit]
         if unit not in done:
             _check_ids(file, info)
-            _write_shard(directory, unit, file, copy=copy)
+            _write_shard(storage, unit, file, copy=copy)
         return file.tokens * file.dtype.itemsize
 
     with thread_pool(usable_cores(), "import") as pool:
@@ -176,23 +176,23 @@ def _check_ids(file: TokenFile, info: TokenizerInfo) -> None:
         place += len(block)
 
 
-def _write_shard(directory: Path, unit: int, file: TokenFile, *, copy: bool) -> None:
-    path = directory / SHARDS / shard_name("train", unit, 0)
+def _write_shard(storage: LocalStorage, unit: int, file: TokenFile, *, copy: bool) -> None:
+    key = f"{SHARDS}/{shard_name(TRAIN, unit, 0)}"
     docs = len(file.ends)
     entries = {
-        "bin": _ids(path.with_suffix(".bin"), file, copy=copy),
-        "ends": _file(path.with_suffix(".ends"), [file.ends.astype("<i8")]),
-        "pos": _file(path.with_suffix(".pos"), [np.arange(docs, dtype="<i8")]),  # which document of its file it is
+        "bin": _ids(storage, f"{key}.bin", file, copy=copy),
+        "ends": _file(storage, f"{key}.ends", [file.ends.astype("<i8")]),
+        "pos": _file(storage, f"{key}.pos", [np.arange(docs, dtype="<i8")]),  # which document of its file it is
     }
     if file.mask is not None:
         if file.mask.stat().st_size != file.tokens:
             raise InputError(f"{file.mask} should have a byte for each of the {file.tokens:,} tokens of {file.path}.")
         if file.tokens and max(int(block.max()) for block in blocks_of(np.memmap(file.mask, np.uint8, "r"))) > 1:
             raise InputError(f"{file.mask} is no mask: it holds something other than 0 and 1.")
-        entries["mask"] = _linked(file.mask, path.with_suffix(".mask"), copy=copy)
-    sync_directory(path.parent)
+        entries["mask"] = _linked(storage, f"{key}.mask", file.mask, copy=copy)
+    storage.barrier(SHARDS)
     receipt = Receipt(
-        split="train",
+        split=TRAIN,
         unit=unit,
         number=0,
         docs=docs,
@@ -205,34 +205,36 @@ def _write_shard(directory: Path, unit: int, file: TokenFile, *, copy: bool) -> 
         audited=0,
         next_input=None,
         next_position=None,
-        learned=None if file.mask is None else int(np.count_nonzero(np.fromfile(path.with_suffix(".mask"), np.uint8))),
+        learned=None
+        if file.mask is None
+        else int(np.count_nonzero(np.fromfile(storage.local(f"{key}.mask"), np.uint8))),
     )
-    write_file(path.with_suffix(".json"), encode(receipt))
+    storage.put(f"{key}.json", encode(receipt))
 
 
-def _ids(path: Path, file: TokenFile, *, copy: bool) -> FileEntry:
+def _ids(storage: LocalStorage, key: str, file: TokenFile, *, copy: bool) -> FileEntry:
     if file.offset or file.last is not None:
-        return _file(path, _blocks(file))
-    return _linked(file.path, path, copy=copy)
+        return _file(storage, key, _blocks(file))
+    return _linked(storage, key, file.path, copy=copy)
 
 
-def _linked(source: Path, path: Path, *, copy: bool) -> FileEntry:
+def _linked(storage: LocalStorage, key: str, source: Path, *, copy: bool) -> FileEntry:
     with suppress(PermissionError):  # of another user: it is theirs to sync
-        sync_file(source)
-    checksum = link_or_copy(source, path, copy=copy) or file_checksum(path)
-    return FileEntry(path.stat().st_size, checksum)
+        storage.sync(source)
+    checksum = storage.link(source, key, copy=copy) or storage.checksum(key)
+    return FileEntry(storage.size(key), checksum)
 
 
-def _file(path: Path, blocks: Any) -> FileEntry:
-    with DurableFile(path) as file:
+def _file(storage: LocalStorage, key: str, blocks: Any) -> FileEntry:
+    with storage.create(key) as file:
         for block in blocks:
             file.write(block)
     return FileEntry(file.bytes, file.checksum)
 
 
 def _frame(
-    directory: Path,
-    receipts: output.Receipts,
+    storage: LocalStorage,
+    receipts: unfinished.Receipts,
     dtype: np.dtype[Any],
     info: TokenizerInfo,
     eos_id: int | None,
@@ -244,8 +246,8 @@ def _frame(
     begins, ends, some = bos_id is not None, eos_id is not None, False
     for receipt in (receipt for unit in receipts.values() for receipt in unit if receipt.tokens):
         some = True
-        ids = np.memmap(directory / receipt.path("bin"), dtype, "r")
-        bounds = np.memmap(directory / receipt.path("ends"), "<i8", "r")
+        ids = np.memmap(storage.local(receipt.path("bin")), dtype, "r")
+        bounds = np.memmap(storage.local(receipt.path("ends")), "<i8", "r")
         starts = np.concatenate(([0], bounds[:-1]))
         full = bounds > starts
         begins = begins and bool((ids[starts[full]] == bos_id).all())

@@ -8,7 +8,6 @@ chunk but the last is a whole number of them, and nothing is lost where `TokensL
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ import numpy as np
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import FILE_BYTES
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _DTYPES = {2: 20, 4: 16}  # torch.uint16; torch.int32, as there is no u32, and ids are far below 2^31
@@ -60,8 +60,8 @@ class LitDataFormat(Format):
 def _chunk(export: Export, store: Store, start: int, stop: int, number: int) -> Write:
     name = f"chunk-0-{number}.bin"
 
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         size = _HEADER_BYTES + (stop - start) * store.dtype.itemsize
         part.write(f"{store.split_name}/{name}", _blocks(store, start, stop, size))
         chunk = {"chunk_bytes": size, "chunk_size": 1, "dim": stop - start, "filename": name}

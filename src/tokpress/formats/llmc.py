@@ -20,6 +20,7 @@ from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFil
 from tokpress.formats.raw import ends_after, token_paths
 from tokpress.formats.rows import DocRun, doc_runs
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Shard, Store
 
 _HEADER_BYTES = 256 * 4
@@ -56,15 +57,15 @@ def _separator(store: Store) -> int | None:
     named = manifest.tokenizer.eos_token
     if named is None or named not in manifest.tokenizer.special_tokens:
         raise UsageError(
-            f"llmc puts a separator before each document, but {store.path} has no EOS and its tokenizer names none. "
+            f"llmc puts a separator before each document, but {store.url} has no EOS and its tokenizer names none. "
             "Build it with --eos-token, or choose a format that has document bounds: --to megatron, datatrove, dolma."
         )
     return manifest.tokenizer.special_tokens[named]
 
 
 def _file(export: Export, store: Store, run: DocRun, name: str) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         shard = store.shard(run.shard)
         separator = _separator(store)
         tokens = sum(_count(shard, piece, separator) for piece in _pieces(store, run))

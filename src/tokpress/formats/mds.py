@@ -11,7 +11,6 @@ In: a split. Out: `SPLIT/shard.00000.mds`, ... with `tokens` and, where somethin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from tokpress.errors import UsageError
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written, has_mask
 from tokpress.formats.rows import FILE_BYTES, DocRun, Sequences, doc_runs
 from tokpress.formats.writing import PartWriter
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _LARGEST = 2**32 - 1  # bytes of a shard: places in it are u32
@@ -90,15 +90,13 @@ def _shards(export: Export, store: Store) -> Iterator[tuple[int, Any]]:
 
 
 def _shard(export: Export, store: Store, name: str, config: bytes, samples: Any) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         ends, data = samples()
         begin = 4 + 4 * (len(ends) + 1) + len(config)
         size = begin + (int(ends[-1]) if len(ends) else 0)
         if size > _LARGEST:
-            raise UsageError(
-                f"MDS shards have up to 4 GiB, and a document of {store.path} is longer. Choose --seq-len."
-            )
+            raise UsageError(f"MDS shards have up to 4 GiB, and a document of {store.url} is longer. Choose --seq-len.")
         places = np.concatenate(([len(ends)], [begin], ends + begin)).astype("<u4")
         part.write(f"{store.split_name}/{name}", [places, config, data])
         raw_data = {"basename": name, "bytes": size, "hashes": {}}

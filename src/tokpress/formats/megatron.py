@@ -23,6 +23,7 @@ from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFil
 from tokpress.formats.raw import joined_parts, lengths_of, token_paths
 from tokpress.formats.writing import PartWriter
 from tokpress.records import Receipt
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _MAGIC = b"MMIDIDX\0\0"
@@ -69,8 +70,8 @@ def _prefixes(export: Export, split: str) -> list[str]:
 
 
 def _pair(export: Export, store: Store, number: int, receipt: Receipt, prefix: str) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         part.link(receipt, "bin", f"{prefix}.bin")
         part.write(f"{prefix}.idx", _index(lengths_of(store, number), store))
         return part.receipt()
@@ -79,8 +80,8 @@ def _pair(export: Export, store: Store, number: int, receipt: Receipt, prefix: s
 
 
 def _index_of_split(export: Export, store: Store, split: str) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         part.write(f"{split}.idx", _index(store.doc_lengths(), store))
         return part.receipt()
 
@@ -90,7 +91,7 @@ def _index_of_split(export: Export, store: Store, split: str) -> Write:
 def _index(lengths: Int64s, store: Store) -> Iterator[Any]:
     if len(lengths) and int(lengths.max()) > _LONGEST:
         raise StoreError(
-            f"{store.path} has a document of {int(lengths.max()):,} tokens; Megatron's index counts up to {_LONGEST:,}. "
+            f"{store.url} has a document of {int(lengths.max()):,} tokens; Megatron's index counts up to {_LONGEST:,}. "
             "Choose a format without that limit: --to datatrove, dolma, parquet."
         )
     docs, width = len(lengths), store.dtype.itemsize

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
 from tokpress.loader.dataset import make_batches, place
 from tokpress.loader.fields import Array
-from tokpress.store.durable import reserve, sync_file
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _ARRAYS = ("input", "target", "mask")
@@ -61,18 +60,17 @@ class _Arrays:
     def row_bytes(self) -> int:
         return self._shape[1] * sum(dtype.itemsize for dtype in self._dtypes.values())
 
-    def open(self, directory: Path, array: str) -> Array:
+    def open(self, files: LocalStorage, array: str) -> Array:
         """The whole array as a map that can be written to. Its header is the same whoever writes it."""
-        header = self._headers[array]
-        reserve(directory / self._names[array], self._size(array))
-        with (directory / self._names[array]).open("r+b") as file:
-            file.write(header)
+        name, header = self._names[array], self._headers[array]
+        files.reserve(name, self._size(array))
+        files.write_at(name, 0, [header])
         if not math.prod(self._shape):
             return np.empty(self._shape, self._dtypes[array])
-        return np.memmap(directory / self._names[array], self._dtypes[array], "r+", len(header), self._shape)
+        return np.memmap(files.local(name), self._dtypes[array], "r+", len(header), self._shape)
 
-    def close(self, directory: Path, array: str, part: PartWriter, rows: range) -> None:
-        sync_file(directory / self._names[array])
+    def close(self, files: LocalStorage, array: str, part: PartWriter, rows: range) -> None:
+        files.sync(files.local(self._names[array]))
         written = len(rows) * self._shape[1] * self._dtypes[array].itemsize
         part.mapped(self._names[array], self._size(array), written)
 
@@ -88,15 +86,15 @@ def _header(shape: tuple[int, int], dtype: np.dtype[Any]) -> bytes:
 
 
 def _rows(export: Export, sequences: Sequences, arrays: _Arrays, rows: range) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
-        maps = {array: arrays.open(directory, array) for array in _ARRAYS}
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
+        maps = {array: arrays.open(files, array) for array in _ARRAYS}
         for block in sequences.blocks(rows):
             _gather(sequences, block, maps)
         for array, mapped in maps.items():
             if isinstance(mapped, np.memmap):
                 mapped.flush()
-            arrays.close(directory, array, part, rows)
+            arrays.close(files, array, part, rows)
         return part.receipt(split=sequences.data.store.split_name, rows=len(rows))
 
     return write

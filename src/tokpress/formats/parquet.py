@@ -6,14 +6,13 @@ have no statistics: for tokens both take time and give nothing.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import PartWriter
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _FILE_BYTES = 256 * 10**6
@@ -34,8 +33,8 @@ class ParquetFormat(Format):
 
 
 def _file(export: Export, store: Store, rows: TableFile, number: int) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         with part.open(f"{store.split_name}/{number:05d}.parquet") as file:
             writer = pq.ParquetWriter(
                 pa.PythonFile(file, "w"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tokpress.errors import UsageError
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
+from tokpress.storage.local import LocalStorage
 
 
 class TorchFormat(Format):
@@ -40,8 +40,8 @@ class TorchFormat(Format):
 def _chunk(export: Export, sequences: Sequences, rows: range, number: int) -> Write:
     split = sequences.data.store.split_name
 
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         arrays = sequences.gather(rows)
         part.write(f"{split}/chunk_{number:06d}.pt", [_saved(arrays["input_ids"])])
         if sequences.masked:

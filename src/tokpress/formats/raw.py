@@ -17,6 +17,7 @@ from tokpress.errors import InputError, UsageError
 from tokpress.formats.base import Advance, Export, Part, Write, Written, shards_of
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.records import Receipt
+from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 
@@ -35,8 +36,8 @@ def joined_parts(export: Export, store: Store, name: str) -> list[Part]:
 
 
 def _linked(export: Export, receipt: Receipt, name: str) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         part.link(receipt, "bin", name)
         return part.receipt()
 
@@ -44,8 +45,8 @@ def _linked(export: Export, receipt: Receipt, name: str) -> Write:
 
 
 def _stretch(export: Export, store: Store, name: str, number: int | None) -> Write:
-    def write(directory: Path, advance: Advance) -> Written:
-        part = PartWriter(export, directory, advance)
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
         width = store.dtype.itemsize
         ids: Ids = np.empty(0, store.dtype) if number is None else store.shard(number).ids
         start = 0 if number is None else int(store.shard_token_ends[number]) - len(ids)

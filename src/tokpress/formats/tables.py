@@ -67,7 +67,7 @@ def _documents(store: Store, run: DocRun, schema: pa.Schema) -> Any:
         for piece in run.cut(shard.ends, batch_bytes // store.dtype.itemsize):
             if piece.tokens > _LONGEST:
                 raise StoreError(
-                    f"{store.path} has a document of {piece.tokens:,} tokens; a list has up to {_LONGEST:,}. "
+                    f"{store.url} has a document of {piece.tokens:,} tokens; a list has up to {_LONGEST:,}. "
                     "Choose --seq-len, or a format without that limit: --to datatrove, dolma."
                 )
             ends = np.concatenate(([piece.start], shard.ends[piece.first : piece.last])) - piece.start

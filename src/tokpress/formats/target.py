@@ -12,16 +12,16 @@ reader can meet half an export. A run that died is continued by the same command
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from tokpress.errors import StoreError, UsageError
+from tokpress.errors import UsageError
 from tokpress.formats.base import ExportOptions, Written
 from tokpress.records import PLAN, Count, TokenizerInfo
-from tokpress.store.durable import make_directory, move_directory, remove, remove_tree, sync_directory, write_file
-from tokpress.store.manifest import Record, encode, read_record
+from tokpress.storage.local import LocalStorage
+from tokpress.store.manifest import encode, find_record
 from tokpress.store.unfinished import differences
 
 METADATA = "metadata.json"
@@ -66,102 +66,98 @@ class Target:
     """The directory of one export."""
 
     def __init__(self, out: Path) -> None:
-        self.out = out
-        self.work = out.with_name(out.name + PARTIAL)
-        self.files = self.work / _FILES
-        self._old = self.work / _OLD
+        self._around = LocalStorage(out.parent)
+        self._name, self._work = out.name, out.name + PARTIAL
+        self._final = self._around.below(self._name)
+        self.work = self._around.below(self._work)
+        self.files = self.work.below(_FILES)
 
     def check(self, plan: ExportPlan, *, overwrite: bool) -> Metadata | None:
         """Refuses to write where something else is. What is there, if it is this very export, finished."""
-        if self.out.is_symlink() or (self.out.exists() and not self.out.is_dir()):
-            raise UsageError(f"--out {self.out} is not a directory. Choose one that does not exist yet.")
-        if not self.out.exists() or not any(self.out.iterdir()):
+        url = self._final.url
+        if self._final.root.is_symlink() or self._final.obstacle() is not None:
+            raise UsageError(f"--out {url} is not a directory. Choose one that does not exist yet.")
+        if not self._final.children():
             return None
-        found = _read(self.out / METADATA, Metadata)
+        found = find_record(self._final, METADATA, Metadata)
         if found is None:
-            raise UsageError(
-                f"--out {self.out} is not empty and not an export. Choose a directory that does not exist yet."
-            )
+            raise UsageError(f"--out {url} is not empty and not an export. Choose a directory that does not exist yet.")
         if overwrite:
             return None
-        _check_same(self.out, "a finished", found, plan)
+        _check_same(url, "a finished", found, plan)
         return found
 
-    def begin(self, plan: ExportPlan, *, overwrite: bool) -> None:
+    def begin(self, plan: ExportPlan, directories: Sequence[str], *, overwrite: bool) -> None:
         """An empty working directory with its plan, or the one that an earlier run of this very export left."""
-        old = _read(self.work / PLAN, ExportPlan)
-        if old is None and any((self.work / name).exists() for name in (_PARTS, _FILES, _OLD)):
-            raise UsageError(f"{self.work} is in the way, and not of an export. Choose another --out, or move it.")
+        old = find_record(self.work, PLAN, ExportPlan)
+        if old is None and {_PARTS, _FILES, _OLD} & set(self.work.children()):
+            raise UsageError(f"{self.work.url} is in the way, and not of an export. Choose another --out, or move it.")
         if old is not None and not overwrite:
-            _check_same(self.work, "an unfinished", old, plan)
+            _check_same(self.work.url, "an unfinished", old, plan)
         if old != plan:  # receipts go before what they speak for, and the plan is replaced in one step
             for name in (_PARTS, _FILES):
-                remove_tree(self.work / name)
-            sync_directory(self.work)
-            write_file(self.work / PLAN, encode(plan))
-        for name in (_PARTS, _FILES):
-            make_directory(self.work / name)
-        sync_directory(self.work)
-        sync_directory(self.work.parent)
+                self.work.delete_prefix(name)
+            self.work.barrier("")
+            self.work.put(PLAN, encode(plan))
+        self.work.prepare(_PARTS, _FILES)
+        self.files.prepare(*directories)
+        self.work.delete_abandoned("", _PARTS)
+        self.files.delete_abandoned("", *directories)
+        self.work.barrier("")
+        self.files.barrier("")
+        self.work.anchor()
 
     def finished(self, part: str) -> Written | None:
         """The receipt of a part, if there is one and its files are there."""
-        receipt = _read(self._receipt(part), Written)
+        receipt = find_record(self.work, _receipt(part), Written)
         if receipt is None:
             return None
         for name, size in receipt.files.items():
-            path = self.files / name
-            if not path.is_file() or path.stat().st_size != size:
+            found = self.files.stat(name)
+            if found is None or found.size != size:
                 return None
         return receipt
 
     def finish(self, part: str, written: Written) -> None:
-        write_file(self._receipt(part), encode(written))
+        self.work.put(_receipt(part), encode(written))
 
     def seal(self, metadata: Metadata, index: dict[str, bytes]) -> None:
         """From here on the export exists. What `--overwrite` replaces stays until then."""
         for name, data in index.items():
-            write_file(self.files / name, data)
-        write_file(self.files / METADATA, encode(metadata))
-        if self.out.exists() and any(self.out.iterdir()):
-            remove_tree(self._old)
-            move_directory(self.out, self._old)
-        move_directory(self.files, self.out)
-        sync_directory(self.out.parent)
-        sync_directory(self.work)
+            self.files.put(name, data)
+        self.files.put(METADATA, encode(metadata))
+        if self._final.children():
+            self.work.delete_prefix(_OLD)
+            self._around.rename(self._name, f"{self._work}/{_OLD}")
+        self._around.rename(f"{self._work}/{_FILES}", self._name)
+        self._around.barrier("")
+        self.work.barrier("")
 
     def tidy(self, plan: ExportPlan) -> None:
         """Removes what the run of a finished export leaves; also if it died before it could. The plan, which says that all
         this may be removed, goes last."""
-        if _read(self.work / PLAN, ExportPlan) == plan:
+        if find_record(self.work, PLAN, ExportPlan) == plan:
             for name in (_PARTS, _FILES, _OLD):
-                remove_tree(self.work / name)
-            sync_directory(self.work)
-            remove(self.work / PLAN)
+                self.work.delete_prefix(name)
+            self.work.delete_abandoned("")
+            self.work.barrier("")
+            self.work.delete(PLAN)
 
     def clean(self) -> None:
         """Removes the working directory when nothing is left in it."""
-        with suppress(OSError):
-            self.work.rmdir()
-
-    def _receipt(self, part: str) -> Path:
-        return self.work / _PARTS / f"{part}.json"
+        self._around.remove_empty(self._work)
 
 
-def _read(path: Path, kind: type[Record]) -> Record | None:
-    try:
-        return read_record(path, kind)
-    except StoreError:
-        return None
+def _receipt(part: str) -> str:
+    return f"{_PARTS}/{part}.json"
 
 
-def _check_same(directory: Path, state: str, old: ExportPlan, plan: ExportPlan) -> None:
+def _check_same(url: str, state: str, old: ExportPlan, plan: ExportPlan) -> None:
     fields = ExportPlan.__struct_fields__
     before, now = ({name: msgspec.to_builtins(getattr(record, name)) for name in fields} for record in (old, plan))
     if before == now:
         return
     shown = differences(before, now)
     raise UsageError(
-        f"{directory} holds {state} export of something else:{shown}\n"
-        "Choose another --out, or replace it with --overwrite."
+        f"{url} holds {state} export of something else:{shown}\nChoose another --out, or replace it with --overwrite."
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from tokpress.errors import StoreError
 from tokpress.formats.base import Advance, Export, Written
 from tokpress.records import Receipt
-from tokpress.store.durable import DurableFile, link_or_copy, reserve, sync_directory, write_at
+from tokpress.storage.base import Upload, parent_of
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import verify_hint
 
 BLOCK_BYTES = 8 * 1024**2  # worked on at a time, so that memory does not grow with a file
@@ -23,31 +23,27 @@ BLOCK_BYTES = 8 * 1024**2  # worked on at a time, so that memory does not grow w
 class PartWriter:
     """Writes the files of a part, one after the other; `receipt` when all of them are there."""
 
-    def __init__(self, export: Export, directory: Path, advance: Advance) -> None:
+    def __init__(self, export: Export, storage: LocalStorage, advance: Advance) -> None:
         self._export = export
-        self._directory = directory
+        self._storage = storage
         self._advance = advance
         self._files: dict[str, int] = {}
         self._linked = 0
 
     def link(self, receipt: Receipt, extension: str, name: str) -> None:
         """A file of a shard under another name; a copy where links cannot be, or are not wanted."""
-        store = self._export.store
-        entry = receipt.files[extension]
-        checksum = link_or_copy(
-            store.path / receipt.path(extension), self._directory / name, copy=self._export.options.copy
-        )
+        store, key, entry = self._export.store.storage, receipt.path(extension), receipt.files[extension]
+        checksum = self._storage.link(store.local(key), name, copy=self._export.options.copy)
         self._linked += entry.bytes if checksum is None else 0
-        size = (self._directory / name).stat().st_size
-        if size != entry.bytes or checksum not in (None, entry.xxh3):
-            raise StoreError(f"{store.path / receipt.path(extension)} is damaged. {verify_hint(store.path)}")
+        if self._storage.size(name) != entry.bytes or checksum not in (None, entry.xxh3):
+            raise StoreError(f"{store.location(key)} is damaged. {verify_hint(store)}")
         self._files[name] = entry.bytes
         self._advance(entry.bytes)
 
     @contextmanager
-    def open(self, name: str) -> Iterator[DurableFile]:
+    def open(self, name: str) -> Iterator[Upload]:
         """A file to be written from its start to its end; it exists when the block is left without an error."""
-        with DurableFile(self._directory / name) as file:
+        with self._storage.create(name) as file:
             yield file
         self._files[name] = file.bytes
 
@@ -59,9 +55,9 @@ class PartWriter:
 
     def write_at(self, name: str, size: int, offset: int, blocks: Iterable[Any]) -> None:
         """A stretch of a file of `size` bytes that other parts write to, too."""
-        reserve(self._directory / name, size)
+        self._storage.reserve(name, size)
         self._files[name] = size
-        write_at(self._directory / name, offset, self._told(blocks))
+        self._storage.write_at(name, offset, self._told(blocks))
 
     def mapped(self, name: str, size: int, written: int) -> None:
         """So many bytes of a shared file were written through a map, and synced."""
@@ -75,6 +71,5 @@ class PartWriter:
 
     def receipt(self, **note: Any) -> Written:
         """Everything is on the disk when this returns."""
-        for directory in {(self._directory / name).parent for name in self._files}:
-            sync_directory(directory)
+        self._storage.barrier(*{parent_of(name) for name in self._files})
         return Written(files=self._files, linked=self._linked, note=note)

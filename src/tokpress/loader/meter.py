@@ -27,7 +27,7 @@ import numpy as np
 
 from tokpress.errors import UsageError
 from tokpress.loader.step_report import PHASES, Phase, StepReport, over_ranks, save_plot, step_table, summarize
-from tokpress.store.durable import write_file
+from tokpress.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -298,6 +298,6 @@ def _write_at_exit(meter: StepMeter) -> None:
 
     def write() -> None:
         if meter.steps and os.getpid() == process:  # a fork has the meter, too, but no steps of its own
-            write_file(path, msgspec.json.encode(meter.report()))
+            LocalStorage(path.parent).put(path.name, msgspec.json.encode(meter.report()))
 
     atexit.register(write)

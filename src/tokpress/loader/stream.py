@@ -23,7 +23,6 @@ from tokpress.loader.advice import ReadAhead, expect_order
 from tokpress.loader.gather import Gather, gather_with_numpy
 from tokpress.loader.maps import Maps, Span
 from tokpress.packing.base import Pieces
-from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import verify_hint
 from tokpress.store.reader import Shard, Store
 
@@ -144,10 +143,11 @@ class TokenStream:
 
     def _check(self, shard: Shard) -> None:
         for extension, entry in shard.receipt.files.items():
-            path = self.store.path / shard.receipt.path(extension)
-            if file_checksum(path) != entry.xxh3:
+            storage, key = self.store.storage, shard.receipt.path(extension)
+            if storage.checksum(key) != entry.xxh3:
                 raise StoreError(
-                    f"{path} was changed after the build: its checksum does not match. {verify_hint(self.store.path)}, "
+                    f"{storage.location(key)} was changed after the build: its checksum does not match. "
+                    f"{verify_hint(storage)}, "
                     "then copy that file again or build the store again with --overwrite."
                 )
 

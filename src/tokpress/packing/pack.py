@@ -13,10 +13,9 @@ from tokpress.errors import StoreError
 from tokpress.packing import PackingOptions, check_options, open_packing
 from tokpress.packing.bestfit import METHOD as BESTFIT
 from tokpress.packing.bestfit import plan_key
-from tokpress.packing.plan import StoredPlan, plan_directory
+from tokpress.packing.plan import StoredPlan, plan_storage
 from tokpress.packing.planner import Progress, write_plan
 from tokpress.packing.waste import Waste
-from tokpress.storage.lock import WriterLock
 from tokpress.store.reader import open_store
 
 
@@ -40,6 +39,6 @@ def pack(
         plan = StoredPlan(opened, key)
         plan.check()
     except StoreError:  # there is none, or none that can be used
-        with WriterLock(plan_directory(opened.path, key)):
+        with plan_storage(opened.storage, key).lock():
             return write_plan(opened, seq_len=seq_len, long_docs=long_docs, progress=progress)
     return plan.index.waste

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -26,7 +25,7 @@ from tokpress.errors import StoreError
 from tokpress.packing.deal import number_dtype
 from tokpress.packing.waste import Waste
 from tokpress.records import PACKS, Count, FileEntry
-from tokpress.store.durable import DurableFile, checksum, file_checksum, sync_directory, write_file
+from tokpress.storage.base import Storage, checksum
 from tokpress.store.manifest import encode, read_record
 from tokpress.store.reader import Store, map_array, open_store
 from tokpress.store.verify import Problem
@@ -69,13 +68,14 @@ class PlanIndex(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""  # of this file with the checksum left empty
 
 
-def plan_directory(store: Path, key: PlanKey) -> Path:
-    return store / PACKS / key.name
+def plan_storage(store: Storage, key: PlanKey) -> Storage:
+    """Where a store keeps this plan."""
+    return store.below(f"{PACKS}/{key.name}")
 
 
-def pack_command(store: Path, key: PlanKey) -> str:
+def pack_command(store: Storage, key: PlanKey) -> str:
     """What to run to make this plan."""
-    words = ["tokpress", "pack", str(store), "--seq-len", str(key.seq_len), "--method", key.method]
+    words = ["tokpress", "pack", store.url, "--seq-len", str(key.seq_len), "--method", key.method]
     words += ["--split", key.split] if key.split != "train" else []
     words += ["--long-docs", key.long_docs] if key.long_docs != "split" else []
     return shlex.join(words)
@@ -85,8 +85,8 @@ class StoredPlan:
     """A plan that matches its store; its arrays are mapped."""
 
     def __init__(self, store: Store, key: PlanKey) -> None:
-        self._directory = plan_directory(store.path, key)
-        self._advice = f"Make the plan again: {pack_command(store.path, key)}"
+        self._storage = plan_storage(store.storage, key)
+        self._advice = f"Make the plan again: {pack_command(store.storage, key)}"
         self.index = self._read_index(store, key)
         pieces, numbers = self.index.pieces, number_dtype(self.index.pieces)
         self.starts = self._map("starts", np.dtype("<i8"), pieces + 1)
@@ -95,95 +95,97 @@ class StoredPlan:
         self.sequences = self._map("sequences", numbers, pieces)
 
     def damaged(self, file: str, what: str) -> StoreError:
-        return StoreError(f"{self._directory / file} is damaged: {what}. {self._advice}")
+        return StoreError(f"{self._storage.location(file)} is damaged: {what}. {self._advice}")
 
     def check(self) -> None:
         """Raises StoreError unless every byte is what was written."""
         for name, entry in self.index.files.items():
-            if file_checksum(self._directory / f"{name}.bin") != entry.xxh3:
+            if self._storage.checksum(f"{name}.bin") != entry.xxh3:
                 raise self.damaged(f"{name}.bin", "its checksum does not match")
 
     def _read_index(self, store: Store, key: PlanKey) -> PlanIndex:
-        path = self._directory / INDEX
-        if not path.is_file():
+        if not self._storage.exists(INDEX):
             raise StoreError(
-                f"{store.path} has no {key.method} plan for sequences of {key.seq_len:,} tokens of split {key.split!r}. "
-                f"Make it: {pack_command(store.path, key)}"
+                f"{store.url} has no {key.method} plan for sequences of {key.seq_len:,} tokens of split {key.split!r}. "
+                f"Make it: {pack_command(store.storage, key)}"
             )
         try:
-            index = read_record(path, PlanIndex)
-            intact = path.read_bytes() == encode(_sealed(index))
+            index = read_record(self._storage, INDEX, PlanIndex)
+            intact = self._storage.read(INDEX) == encode(_sealed(index))
         except StoreError as error:
             raise self.damaged(INDEX, str(error.__cause__)) from error
         if index.format_version != FORMAT_VERSION:
             raise StoreError(
-                f"{path} has format version {index.format_version}; this tokpress reads version {FORMAT_VERSION}. "
-                f"Update tokpress. {self._advice}"
+                f"{self._storage.location(INDEX)} has format version {index.format_version}; this tokpress reads version "
+                f"{FORMAT_VERSION}. Update tokpress. {self._advice}"
             )
         if not intact or index.format != FORMAT:
             raise self.damaged(INDEX, "its checksum does not match")
         if index.key.fingerprint != key.fingerprint:
-            raise StoreError(f"{self._directory} is a plan of other tokens than {store.path} holds now. {self._advice}")
+            raise StoreError(
+                f"{self._storage.url} is a plan of other tokens than {store.url} holds now. {self._advice}"
+            )
         if index.key != key or index.files.keys() != set(FILES):
-            raise self.damaged(INDEX, f"it is not the plan that belongs into {self._directory.name}")
+            raise self.damaged(INDEX, f"it is not the plan that belongs into {key.name}")
         return index
 
     def _map(self, name: str, dtype: np.dtype[Any], count: int) -> Any:
-        return map_array(self._directory / f"{name}.bin", dtype, count, self._advice)
+        return map_array(self._storage, f"{name}.bin", dtype, count, self._advice)
 
 
 def _sealed(index: PlanIndex) -> PlanIndex:
     return msgspec.structs.replace(index, checksum=checksum(encode(msgspec.structs.replace(index, checksum=""))))
 
 
-def plan_problems(directory: Path) -> list[Problem]:
+def plan_problems(store: Storage) -> list[Problem]:
     """What is wrong with the plans of a store that is sound itself; each message says how to make the plan again."""
     problems = []
-    for path in sorted((directory / PACKS).glob(f"*/{INDEX}")):
+    for name in store.children(PACKS):
+        index, here = f"{PACKS}/{name}/{INDEX}", store.location(f"{PACKS}/{name}")
+        if not store.exists(index):
+            continue
         try:
-            key = read_record(path, PlanIndex).key
-            if key.name != path.parent.name:
-                raise StoreError(f"{path} is not the plan that belongs there. Remove {path.parent}.")
-            store = open_store(directory, key.split)
-            StoredPlan(store, msgspec.structs.replace(key, fingerprint=store.fingerprint)).check()
+            key = read_record(store, index, PlanIndex).key
+            if key.name != name:
+                raise StoreError(f"{here}/{INDEX} is not the plan that belongs there. Remove {here}.")
+            opened = open_store(store, key.split)
+            StoredPlan(opened, msgspec.structs.replace(key, fingerprint=opened.fingerprint)).check()
         except StoreError as error:
-            problems.append(Problem(path.relative_to(directory).as_posix(), str(error)))
+            problems.append(Problem(index, str(error)))
     return problems
 
 
 class PlanWriter:
     """Writes a plan's files; `with` it, what was written is removed if something goes wrong before `seal`."""
 
-    def __init__(self, store: Path, key: PlanKey) -> None:
-        self.directory = plan_directory(store, key)
+    def __init__(self, store: Storage, key: PlanKey) -> None:
+        self._store = store
+        self.storage = plan_storage(store, key)
         self._key = key
         self._files: dict[str, FileEntry] = {}
-        self.directory.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> PlanWriter:
-        for directory in (self.directory.parent.parent, self.directory.parent):
-            sync_directory(directory)
-        (self.directory / INDEX).unlink(missing_ok=True)  # an older plan is gone before its files change
-        sync_directory(self.directory)
+        self._store.prepare(PACKS, f"{PACKS}/{self._key.name}")
+        self._store.barrier("", PACKS)
+        self.storage.delete(INDEX)  # an older plan is gone before its files change
+        self.storage.delete_abandoned("")
+        self.storage.barrier("")
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if not (self.directory / INDEX).exists():
+        if not self.storage.exists(INDEX):
             for name in FILES:
-                self.path(name).unlink(missing_ok=True)
-
-    def path(self, name: str) -> Path:
-        return self.directory / f"{name}.bin"
+                self.storage.delete(f"{name}.bin")
 
     def write(self, name: str, blocks: Iterable[Any]) -> None:
         """One file, from arrays that are little-endian."""
-        with DurableFile(self.path(name)) as file:
+        with self.storage.create(f"{name}.bin") as file:
             for block in blocks:
                 file.write(block)
         self._files[name] = FileEntry(file.bytes, file.checksum)
 
     def seal(self, *, pieces: int, sequences: int, waste: Waste) -> None:
         """From here on the plan exists."""
-        sync_directory(self.directory)
+        self.storage.barrier("")
         index = PlanIndex(key=self._key, pieces=pieces, sequences=sequences, waste=waste, files=self._files)
-        write_file(self.directory / INDEX, encode(_sealed(index)))
+        self.storage.put(INDEX, encode(_sealed(index)))

@@ -29,13 +29,13 @@ def write_plan(store: Store, *, seq_len: int, long_docs: LongDocs = "split", pro
     """Makes the plan, or makes it anew; the caller sees to it that nobody else does at the same time."""
     progress = progress or _unheard
     key = plan_key(store, seq_len=seq_len, long_docs=long_docs)
-    with PlanWriter(store.path, key) as writer:
+    with PlanWriter(store.storage, key) as writer:
         cutter = Cutter(store, seq_len, long_docs, progress)
         writer.write("starts", cutter.starts())
         counts = cutter.counts
         progress("packing lengths", 0.0)
         patterns = pack_lengths(counts, seq_len)
-        lengths = _lengths(writer.path("starts"), cutter.pieces, seq_len, progress)
+        lengths = _lengths(writer.storage.local("starts.bin"), cutter.pieces, seq_len, progress)
         deal = Deal(sort_by_length(lengths, counts), counts, patterns)
         progress("dealing documents out", 0.0)
         writer.write("sequences", [deal.sequence_of()])

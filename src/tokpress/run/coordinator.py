@@ -34,8 +34,9 @@ from tokpress.run.progress import Reporter
 from tokpress.run.tally import Tally
 from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import discover
-from tokpress.storage.lock import WriterLock
-from tokpress.store import unfinished as output
+from tokpress.storage import open_storage
+from tokpress.storage.base import Storage
+from tokpress.store import unfinished
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
 from tokpress.store.seal import seal_store
@@ -66,7 +67,7 @@ class Executor(Protocol):
 
 def build_store(
     inputs: Sequence[str | os.PathLike[str]],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Storage,
     config: BuildConfig,
     *,
     overwrite: bool = False,
@@ -74,27 +75,30 @@ def build_store(
 ) -> Store:
     reporter = reporter or Reporter()
     job = make_job(inputs, out, config)
-    directory, found = job.directory, job.inputs
-    with WriterLock(directory):
-        old = None if overwrite else output.stored_plan(directory)
+    storage, found = job.storage, job.inputs
+    with storage.lock():
+        old = None if overwrite else unfinished.stored_plan(storage)
         if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
             # The tokenizer is known: what else differs, or that all is done, can be said before it is loaded.
             frame = frame_for(config.tokenizer, old.tokenizer)
-            output.check_same_plan(directory, make_plan(found, config, old.tokenizer, frame, val_below_of(old)))
-            if output.is_finished(directory):
-                reporter.already_finished(directory)
-                return Store(directory, read_manifest(directory))
+            unfinished.check_same_plan(storage, make_plan(found, config, old.tokenizer, frame, val_below_of(old)))
+            if unfinished.is_finished(storage):
+                reporter.already_finished(storage.url)
+                return Store(storage, read_manifest(storage))
         return _run_with_fewer_and_fewer(job, reporter, overwrite=overwrite, resuming=old is not None)
 
 
-def make_job(inputs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], config: BuildConfig) -> Job:
+def make_job(
+    inputs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | Storage, config: BuildConfig
+) -> Job:
     """What is to be done, after all that can be checked without reading text was checked."""
     check_options(config, [os.fspath(argument) for argument in inputs])
-    output.check_output(Path(out))
+    storage = open_storage(out)
+    unfinished.check_output(storage)
     found = [*discover(inputs, reading(config)), *_val_inputs(inputs, config)]
     files = load_files(config.tokenizer)
     load_template(config.template, files, None, found)  # what is wrong with it is said now
-    return Job(directory=Path(out), config=config, inputs=found, files=files)
+    return Job(storage=storage, config=config, inputs=found, files=files)
 
 
 def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig) -> list[Input]:
@@ -127,21 +131,21 @@ def _run_with_fewer_and_fewer(job: Job, reporter: Reporter, *, overwrite: bool, 
 
 
 def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, overwrite: bool) -> Store:
-    directory, config = job.directory, job.config
+    storage, config = job.storage, job.config
     prepared = executor.prepare()
     reporter.prepared(job.inputs, prepared.info, prepared.frame)
     reporter.proved(prepared.parity)
     if prepared.first_document is not None:
         reporter.first_document(prepared.first_document)
 
-    old = None if overwrite else output.stored_plan(directory)
+    old = None if overwrite else unfinished.stored_plan(storage)
     val_below = threshold_for(config, job.inputs) if old is None else val_below_of(old)
     plan = make_plan(job.inputs, config, prepared.info, prepared.frame, val_below)
     if old is None:
-        output.begin(directory, plan, job.files)
-    output.check_same_plan(directory, plan)
-    output.furnish(directory, job.files)
-    receipts = output.read_receipts(directory)
+        unfinished.begin(storage, plan, job.files)
+    unfinished.check_same_plan(storage, plan)
+    unfinished.complete(storage, job.files)
+    receipts = unfinished.read_receipts(storage)
     sizes = _unit_bytes(plan)
     tasks = sorted(remaining_tasks(plan, receipts), key=lambda task: -sizes[task.unit])
     tally.resumed(receipt for unit in receipts.values() for receipt in unit)
@@ -168,20 +172,20 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
         for group in _in_order(tasks) if config.read.limit is not None else [tasks]:
             group = [_limited(task, config.read.limit, receipts) for task in group]
             for done in executor.run(group, tally.heard, reporter.watched):
-                receipts[done.unit] = output.unit_receipts(directory, done.unit)
+                receipts[done.unit] = unfinished.unit_receipts(storage, done.unit)
                 tally.finished(done)
         tally.check_rejects()
     finally:
         reporter.stopped()
     if resources.profile:
         _join_profiles(Path(resources.profile))
-    output.remove_strays(directory, receipts)
+    unfinished.remove_strays(storage, receipts)
     facts = tally.facts(
         workers=budget.workers, threads=settings.threads, peak_bytes=executor.peak_bytes, started=started
     )
-    manifest = seal_store(directory, plan, config, prepared.frame, receipts, prepared.parity, facts)
+    manifest = seal_store(storage, plan, config, prepared.frame, receipts, prepared.parity, facts)
     reporter.finished(manifest)
-    return Store(directory, manifest)
+    return Store(storage, manifest)
 
 
 def _join_profiles(path: Path) -> None:
@@ -197,7 +201,7 @@ def _in_order(tasks: Sequence[Task]) -> list[list[Task]]:
     return [[task] for task in sorted(tasks, key=lambda task: task.unit)]
 
 
-def _limited(task: Task, limit: int | None, receipts: output.Receipts) -> Task:
+def _limited(task: Task, limit: int | None, receipts: unfinished.Receipts) -> Task:
     if limit is None:
         return task
     before = sum(receipt.counts.written for unit in range(task.unit + 1) for receipt in receipts.get(unit, []))

@@ -77,7 +77,7 @@ class _Again:
         )
         self.read = reading(config)
         self._store = store
-        files = tokenizer_files(store.path, manifest)
+        files = tokenizer_files(store.storage, manifest)
         frame = Frame(manifest.bos_id, manifest.eos_id, manifest.tokenizer.vocab_size)
         self._shaper = Shaper(config, store.plan.inputs, files, frame, store.engine)
 

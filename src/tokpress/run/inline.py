@@ -17,7 +17,7 @@ from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import Advanced, Done, Job, Message, Prepared, Settings, Task, WorkerView
 from tokpress.run.tasks import continued
 from tokpress.run.worker import Worker
-from tokpress.store.durable import SyncFailed
+from tokpress.storage.local import SyncFailed
 from tokpress.store.unfinished import unit_receipts
 
 _SYNC_TRIES = 3
@@ -74,7 +74,7 @@ class InlineWorker:
         with suppress(SyncFailed):
             self._worker.settle(say)
         for unit, task in todo.items():
-            left = continued(task, unit_receipts(self._job.directory, unit))
+            left = continued(task, unit_receipts(self._job.storage, unit))
             if left is None:
                 say(Done(unit=unit))
             else:

@@ -7,12 +7,12 @@ All of them can be pickled, and none holds more than counters, positions and a t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tokpress.config import BuildConfig
 from tokpress.documents.frame import Frame
 from tokpress.records import Input, Parity, Place, Reject, Slice, TokenizerFiles, TokenizerInfo
 from tokpress.run.gate import Room
+from tokpress.storage.base import Storage
 
 PROFILE_PART = ".part-"  # of --profile: each process writes its own, the coordinator joins them
 
@@ -21,7 +21,7 @@ PROFILE_PART = ".part-"  # of --profile: each process writes its own, the coordi
 class Job:
     """All that a worker needs to know, except which unit."""
 
-    directory: Path
+    storage: Storage  # of the store
     config: BuildConfig
     inputs: list[Input]
     files: TokenizerFiles

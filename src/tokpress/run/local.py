@@ -256,7 +256,7 @@ class LocalWorkers:
         self.workers[self.workers.index(worker)] = fresh
         self._measured = 0.0  # what the old one held is free
         for task in (*worker.closing, *([worker.task] if worker.task else [])):
-            receipts = unit_receipts(self._job.directory, task.unit)
+            receipts = unit_receipts(self._job.storage, task.unit)
             if task.unit in worker.heard_of:
                 self._heard(worker.number, _lost(worker.heard_of[task.unit], task, receipts))
             left = continued(task, receipts)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 
 from tokpress.documents.frame import Frame
@@ -27,7 +26,7 @@ class Reporter:
 
     def resuming(self, *, units: int, units_left: int, docs: int) -> None: ...
 
-    def already_finished(self, directory: Path) -> None: ...
+    def already_finished(self, url: str) -> None: ...
 
     def too_many_workers(self, error: NotEnoughMemory, *, fewer: int) -> None: ...
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 
 from tokpress.errors import TokpressError
 from tokpress.run.job import Encoded, Failed, Preload, Prepare, Settings, Settle, Start, Task
-from tokpress.store.durable import SyncFailed
+from tokpress.storage.local import SyncFailed
 
 SYNC_FAILED = 74  # exit code of a worker whose disk refused to sync
 

@@ -117,7 +117,7 @@ class Worker:
         self._splitter = Splitter(config.split, self._job.inputs, settings.val_below)
         if self._engine.name != settings.engine:
             self._engine = engine_named(settings.engine, self._job.files, config.tokenizer, self._reference)
-        self._gate = Gate(self._job.directory / PLAN, settings.room) if settings.room else None
+        self._gate = Gate(self._job.storage.local(PLAN), settings.room) if settings.room else None
         audited = self._engine is not self._reference and config.check.audit_rate > 0
         self._auditor = Auditor(self._engine, self._reference, config.check.audit_rate) if audited else None
 
@@ -143,7 +143,7 @@ class Worker:
     def _run(self, task: Task, say: Say) -> None:
         clock, cpu = StageClock(), process_time()
         writer = ShardWriter(
-            self._job.directory,
+            self._job.storage,
             unit=task.unit,
             shard_bytes=self._job.config.store.shard_bytes,
             first_shard=task.first_shard,

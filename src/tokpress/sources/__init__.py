@@ -5,6 +5,9 @@ document, and a `Reject` for every record that could not be used.
 
     files        which files there are, their format and compression        -> Input
     base         the Reader protocol, and the one place that knows all readers
+    opening      the one way to open an input
+    fields       what of a JSON record is taken, and whether it is right
+    kept         metadata columns (--keep) as Arrow columns of text
     compression  a file as a stream of decompressed chunks, from any position
     blocks       records cut out of a stream, and the loop of all readers that do so
     lines        a stream as blocks of whole lines, with oversized ones skipped

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tokpress.sources.opening import open_input
 from tokpress.sources.rows import LostRows, RowReader, Rows, run_starts
 
 _FILE_MAGIC = b"ARROW1"
@@ -71,7 +72,7 @@ class ArrowReader(RowReader):
         """Record batches with the bytes read so far; a string says that there should be more and why there is not."""
         size = self.source.size
         try:
-            with pa.memory_map(self.source.path) as file:
+            with open_input(self.source, mapped=True) as file:
                 if file.read(len(_FILE_MAGIC)) != _FILE_MAGIC:
                     file.seek(0)
                     yield from _stream(file, size)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import sys
+import os
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
-from functools import cache
+from contextlib import suppress
 from itertools import chain, repeat
-from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Protocol, cast
 
 from tokpress.errors import InputError
 from tokpress.records import STDIN, Input
+from tokpress.sources.opening import buffered
 
 # What one `decompress` call is fed and, where the codec lets us say so, gives: a hostile file expands a million times.
 # Zstandard has no such limit, but its blocks are at most 128 KiB for 4 bytes: a feed gives at most about 67 MB.
@@ -97,14 +96,15 @@ class ByteStream:
         """The bytes from `start` on, in chunks of `size` (the last one shorter). Raises DamagedStream at a cut, unless
         that stands before `start`."""
         try:
-            with _open(self.source.path) as file:
+            with buffered(self.source) as file:
                 if self.source.compression is None:
                     yield from self._plain(file, start, size)
                 else:
                     yield from _regroup(self._decoded(file, self.source.compression), start, size)
         except OSError as error:
+            why = os.strerror(error.errno) if error.errno else error
             raise InputError(
-                f"cannot read {self.source.path}: {error.strerror or error}. Mend that and run the same command again."
+                f"cannot read {self.source.path}: {why}. Mend that and run the same command again."
             ) from error
 
     def _plain(self, file: IO[bytes], start: int, size: int) -> Iterator[bytes]:
@@ -201,35 +201,3 @@ def _regroup(pieces: Iterator[bytes], skip: int, size: int) -> Iterator[bytes]:
         yield b"".join(waiting)
     if damage is not None and not skip:
         raise damage
-
-
-def _open(path: str) -> Any:
-    if path == STDIN:
-        return nullcontext(standard_input(sys.stdin.buffer))
-    return Path(path).open("rb", buffering=64 * 1024)
-
-
-class PeekableInput:
-    """Standard input, with a look at its head that takes nothing away: a pipe can be read only once."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._head = b""
-
-    def peek(self, size: int) -> bytes:
-        if len(self._head) < size:
-            self._head += self._file.read(size - len(self._head))
-        return self._head[:size]
-
-    def read(self, size: int) -> bytes:
-        head, self._head = self._head[:size], self._head[size:]
-        return head + self._file.read(size - len(head))
-
-    def seek(self, position: int) -> None:
-        raise InputError(f"standard input cannot be read from byte {position} on: it can only be read once, in order.")
-
-
-@cache
-def standard_input(file: IO[bytes]) -> PeekableInput:
-    """The one reader of a pipe: what one caller peeked at, another one reads."""
-    return PeekableInput(file)

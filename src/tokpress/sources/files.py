@@ -156,7 +156,7 @@ def check_unchanged(source: Input) -> None:
         raise InputError(
             f"cannot read {source.path}: {error.strerror}. Put it back and run the same command again."
         ) from error
-    if (info.st_size, info.st_mtime_ns) != (source.size, source.mtime_ns):
+    if (info.st_size, str(info.st_mtime_ns)) != (source.size, source.version):
         raise InputError(
             f"{source.path} was changed while it was being read. Let it rest, then build anew with --overwrite."
         )

@@ -12,6 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tokpress.sources.opening import open_input
 from tokpress.sources.rows import LostRows, RowReader, Rows, run_starts
 
 _SMALL_GROUP_BYTES = 4 * 1024**2
@@ -67,7 +68,10 @@ class ParquetReader(RowReader):
         """The open file, or what is wrong with it."""
         try:
             return pq.ParquetFile(
-                self.source.path, buffer_size=_PAGE_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+                open_input(self.source),
+                buffer_size=_PAGE_BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
             )
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             self.raise_if_io(error)

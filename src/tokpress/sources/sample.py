@@ -19,7 +19,7 @@ from tokpress.batches import TextBatch, string_buffers, text_bytes
 from tokpress.config import ReadConfig
 from tokpress.records import STDIN, Input
 from tokpress.sources.base import Reader, open_reader
-from tokpress.sources.compression import standard_input
+from tokpress.sources.opening import standard_input
 
 _PROBES = 32  # places to look at
 _PROBE_BATCH_BYTES = 64 * 1024

@@ -9,3 +9,18 @@ In: keys (`str`, never `Path`: a `Path` makes `s3://b` into `s3:/b`) and bytes. 
     memory       a dict, for tests and for trying things out
     conformance  the promises, as a suite that any storage can be put through
 """
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tokpress.storage.local import LocalStorage
+
+if TYPE_CHECKING:
+    from tokpress.storage.base import Storage
+
+
+def open_storage(place: str | os.PathLike[str] | Storage) -> Storage:
+    """What a user named, as a storage."""
+    return LocalStorage(place) if isinstance(place, str | os.PathLike) else place

@@ -10,6 +10,7 @@ local disk has to be told. Failures are `OSError`s; an object that is not there 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,12 +96,20 @@ class Storage(ABC):
         """The objects under a prefix, as a storage of their own."""
 
     @abstractmethod
+    def present(self) -> bool:
+        """Whether there is anything: a directory, objects under a prefix."""
+
+    @abstractmethod
     def stat(self, key: str) -> Stat | None:
         """None: there is no such object."""
 
     @abstractmethod
     def list(self, prefix: str = "") -> list[str]:
         """The keys of all objects under a prefix, however deep, sorted. What is still being written is not among them."""
+
+    @abstractmethod
+    def children(self, prefix: str = "") -> Sequence[str]:
+        """The names directly under a prefix, of objects and of deeper prefixes, sorted."""
 
     @abstractmethod
     def open(self, key: str) -> pa.NativeFile:
@@ -125,6 +134,10 @@ class Storage(ABC):
     @abstractmethod
     def local(self, key: str) -> Path:
         """The object as a file of this machine: itself, or a copy."""
+
+    def obstacle(self) -> str | None:
+        """What stands at the root that nothing can be written into, if anything does."""
+        return None
 
     def exists(self, key: str) -> bool:
         return self.stat(key) is not None
@@ -154,6 +167,9 @@ class Storage(ABC):
 
     def barrier(self, *prefixes: str) -> None:  # noqa: B027 - nothing to do, unless a storage has directories
         """All that was committed, removed or prepared directly under these prefixes survives a loss of power."""
+
+    def anchor(self) -> None:  # noqa: B027
+        """The root itself, which may be new, survives a loss of power."""
 
     def delete_abandoned(self, *prefixes: str) -> None:  # noqa: B027 - nothing to do, unless a storage has directories
         """Removes what attempts left directly under these prefixes that died before they could commit or abort."""

@@ -127,6 +127,8 @@ def lists_are_sorted_and_deep(storage: Storage) -> None:
     storage.create("a/unfinished").write(b"x")
     _require(storage.list() == sorted(keys), f"the list is {storage.list()}")
     _require(storage.list("a") == ["a/1", "a/b/10", "a/b/2"], f"the list of a prefix is {storage.list('a')}")
+    _require(list(storage.children()) == ["a", "ab", "c"], f"directly under the root are {storage.children()}")
+    _require(list(storage.children("a")) == ["1", "b"], f"directly under a prefix are {storage.children('a')}")
     inside = storage.below("a")
     _require(inside.list() == ["1", "b/10", "b/2"], f"below a prefix the list is {inside.list()}")
     _require(inside.read("1") == b"", "below a prefix an object is not found")

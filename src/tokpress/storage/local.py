@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from tokpress.storage.base import Stat, Storage, Upload
@@ -40,6 +40,9 @@ class LocalStorage(Storage):
         self.url = str(self.root)
         self._os = system
 
+    def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
+        return LocalStorage, (self.root,)
+
     def location(self, key: str) -> str:
         return str(self.local(key))
 
@@ -51,12 +54,21 @@ class LocalStorage(Storage):
             raise ValueError(f"{key!r} is no key: it would lead out of {self.root}")
         return self.root / key if key else self.root
 
+    def present(self) -> bool:
+        return self.root.is_dir()
+
+    def obstacle(self) -> str | None:
+        if self.root.is_symlink() and not self.root.exists():
+            return "a link to nowhere"
+        return "a file" if self.root.exists() and not self.root.is_dir() else None
+
     def stat(self, key: str) -> Stat | None:
+        """A pipe or a device, which would keep a reader waiting, is no object either."""
         try:
             found = self.local(key).stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return None if S_ISDIR(found.st_mode) else Stat(found.st_size, str(found.st_mtime_ns))
+        return Stat(found.st_size, str(found.st_mtime_ns)) if S_ISREG(found.st_mode) else None
 
     def list(self, prefix: str = "") -> list[str]:
         found: list[str] = []
@@ -70,6 +82,9 @@ class LocalStorage(Storage):
                 elif not is_temporary(entry.name):
                     found.append(key)
         return sorted(found)
+
+    def children(self, prefix: str = "") -> Sequence[str]:
+        return sorted(entry.name for entry in self._entries(prefix) if not is_temporary(entry.name))
 
     def _entries(self, prefix: str) -> Sequence[os.DirEntry[str]]:
         try:
@@ -125,14 +140,14 @@ class LocalStorage(Storage):
                 self._os.mkdir(self.local(prefix))
 
     def barrier(self, *prefixes: str) -> None:
-        """Of the root, also that it stands in the directory around it, where it may be new."""
         for prefix in prefixes:
-            if not prefix:
-                self._sync(self.root.parent)
             self._sync(self.local(prefix))
 
+    def anchor(self) -> None:
+        self._sync(self.root.parent)
+
     def lock(self) -> WriterLock:
-        return WriterLock(self.root)
+        return WriterLock(self.root, self._os)
 
     # What only a local disk can do.
 
@@ -187,6 +202,11 @@ class LocalStorage(Storage):
     def rename(self, source: str, target: str) -> None:
         """Gives a directory another name, in one step; an empty one there gives way. A barrier is for the caller."""
         self._os.replace(self.local(source), self.local(target))
+
+    def remove_empty(self, prefix: str) -> None:
+        """Removes a directory, unless something is in it."""
+        with suppress(OSError):
+            self._os.rmdir(self.local(prefix))
 
     def _sync(self, path: Path) -> None:
         descriptor = self._os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -13,6 +13,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tokpress.errors import StoreError
 
@@ -23,8 +24,10 @@ _TRIES = 100  # each lost to another writer that ended just then
 class WriterLock:
     """`with WriterLock(directory):` holds it; raises StoreError if another process does. Makes the directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, system: Any = os) -> None:
+        """`system` is `os`, or what stands in for it in a test."""
         self._path = directory / LOCK
+        self._os = system
         self._descriptor = -1
         self._made = False  # whether the directory is there for this lock alone
 
@@ -42,7 +45,7 @@ class WriterLock:
         """False if the file that was locked is no longer the one under this name: its last holder removed it."""
         self._made |= not self._path.parent.exists()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._make(self._path.parent)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except (FileNotFoundError, FileExistsError):
             if os.path.lexists(self._path.parent) and not self._path.parent.is_dir():  # a file, or a link to nowhere
@@ -68,11 +71,27 @@ class WriterLock:
         os.close(self._descriptor)
         return False
 
+    def _make(self, directory: Path) -> None:
+        """With the directories around it, as far as they are missing, and so that they survive a loss of power."""
+        if directory.is_dir():
+            return
+        self._make(directory.parent)
+        try:
+            self._os.mkdir(directory)
+        except FileExistsError:
+            if not directory.is_dir():  # else another writer made it just now
+                raise
+        around = self._os.open(directory.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._os.fsync(around)
+        finally:
+            self._os.close(around)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._path.unlink(missing_ok=True)
         if self._made:
             with suppress(OSError):  # something was written: it stays
-                self._path.parent.rmdir()
+                self._os.rmdir(self._path.parent)
         os.close(self._descriptor)

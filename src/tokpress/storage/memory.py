@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,9 @@ class MemoryStorage(Storage):
     def below(self, prefix: str) -> MemoryStorage:
         return MemoryStorage(self._objects, self._key(prefix))
 
+    def present(self) -> bool:
+        return bool(self.list())
+
     def stat(self, key: str) -> Stat | None:
         data = self._objects.get(self._key(key))
         return None if data is None else Stat(len(data), checksum(data))
@@ -42,6 +46,10 @@ class MemoryStorage(Storage):
     def list(self, prefix: str = "") -> list[str]:
         inside = self._key(f"{prefix}/" if prefix else "")
         return sorted(key.removeprefix(self._prefix) for key in self._objects if key.startswith(inside))
+
+    def children(self, prefix: str = "") -> Sequence[str]:
+        inside = f"{prefix}/" if prefix else ""
+        return sorted({key.removeprefix(inside).partition("/")[0] for key in self.list(prefix)})
 
     def open(self, key: str) -> pa.NativeFile:
         import pyarrow as pa

@@ -7,7 +7,6 @@ ends with the row that fills it. And back: the row of one document.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokpress.batches import Int64s
-from tokpress.store.durable import DurableFile
+from tokpress.storage.base import Storage, Upload
 
 _GROUP_BYTES = 4 * 1024**2
 _ROW_BYTES = 64  # counted for a row beside its text, so that rows without text fill a group too
@@ -24,7 +23,7 @@ _ROW_BYTES = 64  # counted for a row beside its text, so that rows without text 
 class KeptWriter:
     """Writes kept columns into a file that it does not close."""
 
-    def __init__(self, file: DurableFile, columns: Sequence[str]) -> None:
+    def __init__(self, file: Upload, columns: Sequence[str]) -> None:
         self._schema = pa.schema([(name, pa.large_string()) for name in columns])
         self._parquet = pq.ParquetWriter(pa.PythonFile(file, "w"), self._schema, compression="zstd")
         self._held: list[pa.RecordBatch] = []
@@ -60,22 +59,23 @@ def _row_bytes(rows: pa.RecordBatch) -> Int64s:
     return sizes
 
 
-def read_kept(path: Path, row: int) -> dict[str, str | None]:
+def read_kept(storage: Storage, key: str, row: int) -> dict[str, str | None]:
     """The kept fields of one document."""
-    with pq.ParquetFile(path) as file:
+    with storage.open(key) as opened, pq.ParquetFile(opened) as file:
         for group in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             if row < rows:
                 values: dict[str, str | None] = file.read_row_group(group).slice(row, 1).to_pylist()[0]
                 return values
             row -= rows
-    raise IndexError(f"{path} has no such row")
+    raise IndexError(f"{storage.location(key)} has no such row")
 
 
-def count_kept(path: Path) -> int | None:
+def count_kept(storage: Storage, key: str) -> int | None:
     """Rows of the file; None if it is not to be read."""
     try:
-        rows: int = pq.read_metadata(path).num_rows
+        with storage.open(key) as opened:
+            rows: int = pq.read_metadata(opened).num_rows
     except (pa.ArrowException, OSError):
         return None
     return rows

@@ -12,14 +12,13 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cache
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from tokpress.errors import StoreError
 from tokpress.records import FORMAT, FORMAT_VERSION, MANIFEST, MASK, PLAN, SHARD_FILES, Manifest
-from tokpress.store.durable import checksum, write_file
+from tokpress.storage.base import Storage, checksum
 
 _NAME = r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*"  # more than dots
 _SAFE_PATH = re.compile(rf"({_NAME}/)?{_NAME}")
@@ -36,18 +35,26 @@ def _decoder(kind: type[Record]) -> msgspec.json.Decoder[Record]:
     return msgspec.json.Decoder(kind)
 
 
-def read_record(path: Path, kind: type[Record]) -> Record:
+def read_record(storage: Storage, key: str, kind: type[Record]) -> Record:
     try:
-        record: Record = _decoder(kind).decode(path.read_bytes())
+        record: Record = _decoder(kind).decode(storage.read(key))
         return record
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}. {verify_hint(path.parent)}") from error
+        raise StoreError(f"{storage.location(key)} cannot be read: {error.strerror}. {verify_hint(storage)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged: {error}. {verify_hint(path.parent)}") from error
+        raise StoreError(f"{storage.location(key)} is damaged: {error}. {verify_hint(storage)}") from error
 
 
-def verify_hint(store: Path) -> str:
-    return f"Look at the whole store: tokpress verify {store}"
+def find_record(storage: Storage, key: str, kind: type[Record]) -> Record | None:
+    """None: there is none, or none that can be read."""
+    try:
+        return read_record(storage, key, kind)
+    except StoreError:
+        return None
+
+
+def verify_hint(storage: Storage) -> str:
+    return f"Look at the whole store: tokpress verify {storage.url}"
 
 
 def fingerprint(manifest: Manifest) -> str:
@@ -63,9 +70,9 @@ def fingerprint(manifest: Manifest) -> str:
     return hashlib.sha256(msgspec.json.encode((manifest.tokenizer.fingerprint, *frame, tokens))).hexdigest()
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
+def write_manifest(storage: Storage, manifest: Manifest) -> Manifest:
     sealed = seal(msgspec.structs.replace(manifest, fingerprint=fingerprint(manifest)))
-    write_file(directory / MANIFEST, encode(sealed))
+    storage.put(MANIFEST, encode(sealed))
     return sealed
 
 
@@ -86,30 +93,30 @@ class _Header(msgspec.Struct):
     format_version: int = 0
 
 
-def read_manifest(directory: Path) -> Manifest:
-    path = directory / MANIFEST
-    if not directory.is_dir():
-        raise StoreError(f"no store at {directory}: there is no such directory. Make one: tokpress build --help")
-    if not path.is_file():
-        if (directory / PLAN).is_file():
+def read_manifest(storage: Storage) -> Manifest:
+    url, place = storage.url, storage.location(MANIFEST)
+    if not storage.present():
+        raise StoreError(f"no store at {url}: there is no such directory. Make one: tokpress build --help")
+    if not storage.exists(MANIFEST):
+        if storage.exists(PLAN):
             raise StoreError(
-                f"the store at {directory} is not finished: it has no {MANIFEST}. Run its `tokpress build` command again."
+                f"the store at {url} is not finished: it has no {MANIFEST}. Run its `tokpress build` command again."
             )
-        raise StoreError(f"no store at {directory}: it has no {MANIFEST}. Make one: tokpress build --help")
-    header = read_record(path, _Header)
+        raise StoreError(f"no store at {url}: it has no {MANIFEST}. Make one: tokpress build --help")
+    header = read_record(storage, MANIFEST, _Header)
     if header.format != FORMAT:
-        raise StoreError(f"no store at {directory}: {path} is not the manifest of one. Is it the right directory?")
+        raise StoreError(f"no store at {url}: {place} is not the manifest of one. Is it the right directory?")
     if header.format_version != FORMAT_VERSION:
         raise StoreError(
-            f"{path} has format version {header.format_version}; this tokpress reads version {FORMAT_VERSION}. "
+            f"{place} has format version {header.format_version}; this tokpress reads version {FORMAT_VERSION}. "
             "Update it: pip install -U tokpress"
         )
-    manifest = read_record(path, Manifest)
-    _check_names(manifest, path)
+    manifest = read_record(storage, MANIFEST, Manifest)
+    _check_names(manifest, place)
     return manifest
 
 
-def _check_names(manifest: Manifest, path: Path) -> None:
+def _check_names(manifest: Manifest, path: str) -> None:
     """Every file that a reader may open lies inside the store and belongs to one shard."""
     names = list(manifest.files)
     for split, entry in manifest.splits.items():

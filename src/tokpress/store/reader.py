@@ -17,9 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s
-from tokpress.engines.load import open_files, reference_engine
+from tokpress.engines.load import reference_engine
 from tokpress.errors import StoreError, TokenizerError
 from tokpress.records import KEPT, PLAN, TOKENIZER, Manifest, Plan, Receipt, TokenizerFiles
+from tokpress.storage import open_storage
+from tokpress.storage.base import Storage
 from tokpress.storage.mapped import map_bytes
 from tokpress.store.manifest import read_manifest, read_record, verify_hint
 
@@ -31,20 +33,20 @@ _INT64 = np.dtype("<i8")
 _UINT8 = np.dtype("u1")
 
 
-def open_store(path: str | os.PathLike[str], split: str = "train") -> Store:
-    directory = Path(path)
-    return Store(directory, read_manifest(directory), split)
+def open_store(place: str | os.PathLike[str] | Storage, split: str = "train") -> Store:
+    storage = open_storage(place)
+    return Store(storage, read_manifest(storage), split)
 
 
 class Store:
     """One split of a store. `len`, indexing and iteration go by document."""
 
-    def __init__(self, directory: Path, manifest: Manifest, split: str = "train") -> None:
+    def __init__(self, storage: Storage, manifest: Manifest, split: str = "train") -> None:
         if split not in manifest.splits:
             raise StoreError(
-                f"{directory} has no split {split!r}. Choose one that it has: {', '.join(manifest.splits)}."
+                f"{storage.url} has no split {split!r}. Choose one that it has: {', '.join(manifest.splits)}."
             )
-        self.path = directory
+        self.storage = storage
         self.manifest = manifest
         self.split_name = split
         self._receipts = [receipt for receipt in manifest.splits[split].shards if receipt.docs]
@@ -54,9 +56,19 @@ class Store:
 
     def __repr__(self) -> str:
         return (
-            f"Store({str(self.path)!r}, split={self.split_name!r}, num_docs={self.num_docs:,}, "
+            f"Store({self.url!r}, split={self.split_name!r}, num_docs={self.num_docs:,}, "
             f"num_tokens={self.num_tokens:,}, dtype={self.manifest.dtype})"
         )
+
+    @property
+    def url(self) -> str:
+        """Where it is, as a user names it."""
+        return self.storage.url
+
+    @property
+    def path(self) -> Path:
+        """Where it is, on this machine's disk."""
+        return self.storage.local("")
 
     @property
     def num_docs(self) -> int:
@@ -75,7 +87,7 @@ class Store:
         return self.manifest.fingerprint
 
     def split(self, name: str) -> Store:
-        return Store(self.path, self.manifest, name)
+        return Store(self.storage, self.manifest, name)
 
     def __len__(self) -> int:
         return self.num_docs
@@ -138,11 +150,12 @@ class Store:
             return {}
         from tokpress.store.kept import read_kept
 
-        path = self.path / shard.receipt.path(KEPT)
+        key = shard.receipt.path(KEPT)
         try:
-            return read_kept(path, k)
+            return read_kept(self.storage, key, k)
         except (pa.ArrowException, OSError, IndexError) as error:
-            raise StoreError(f"{path} cannot be read: {error}. {verify_hint(self.path)}") from error
+            place = self.storage.location(key)
+            raise StoreError(f"{place} cannot be read: {error}. {verify_hint(self.storage)}") from error
 
     def shard_of(self, i: int) -> str:
         """The name of the shard that holds document i."""
@@ -167,7 +180,7 @@ class Store:
             starts[here] = np.where(k > 0, shard.ends[k - 1], 0)
             stops[here] = shard.ends[k]
             if (starts[here] < 0).any() or (stops[here] < starts[here]).any() or stops[here].max() > len(shard.ids):
-                raise _ends_do_not_rise(self.path, shard.receipt)
+                raise _ends_do_not_rise(self.storage, shard.receipt)
             begin = self._token_ends[index] - shard.receipt.tokens
             starts[here] += begin
             stops[here] += begin
@@ -177,16 +190,16 @@ class Store:
         """Where every document ends in the stream of this split, so many documents at a time and no more in memory."""
         begin = 0
         for receipt in self._receipts:
-            shard = Shard(self.path, receipt, self.dtype)  # a map of its own, gone when the next shard is read
+            shard = Shard(self.storage, receipt, self.dtype)  # a map of its own, gone when the next shard is read
             last = 0
             for first in range(0, receipt.docs, block_docs):
                 ends = shard.ends[first : first + block_docs]
                 if ends[0] < last or (ends[1:] < ends[:-1]).any() or ends[-1] > receipt.tokens:
-                    raise _ends_do_not_rise(self.path, receipt)
+                    raise _ends_do_not_rise(self.storage, receipt)
                 last = int(ends[-1])
                 yield ends + begin
             if last != receipt.tokens:
-                raise _ends_do_not_rise(self.path, receipt)
+                raise _ends_do_not_rise(self.storage, receipt)
             begin += receipt.tokens
 
     @property
@@ -219,20 +232,21 @@ class Store:
     def verify(self) -> Report:
         from tokpress.store.verify import verify_store
 
-        return verify_store(self.path)
+        return verify_store(self.storage)
 
     @cached_property
     def plan(self) -> Plan:
-        return read_record(self.path / PLAN, Plan)
+        return read_record(self.storage, PLAN, Plan)
 
     @cached_property
     def engine(self) -> Engine:
         """The reference engine, made from the tokenizer files in the store."""
         try:
-            return reference_engine(tokenizer_files(self.path, self.manifest), self.manifest.special_tokens)
+            return reference_engine(tokenizer_files(self.storage, self.manifest), self.manifest.special_tokens)
         except (OSError, KeyError, TokenizerError) as error:
             raise StoreError(
-                f"the tokenizer in {self.path / TOKENIZER} cannot be loaded: {error}. {verify_hint(self.path)}"
+                f"the tokenizer in {self.storage.location(TOKENIZER)} cannot be loaded: {error}. "
+                f"{verify_hint(self.storage)}"
             ) from error
 
     def _locate(self, i: int) -> tuple[Shard, int]:
@@ -244,7 +258,7 @@ class Store:
 
     def _shard(self, index: int) -> Shard:
         if index not in self._shards:
-            self._shards[index] = Shard(self.path, self._receipts[index], self.dtype)
+            self._shards[index] = Shard(self.storage, self._receipts[index], self.dtype)
         return self._shards[index]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -256,38 +270,42 @@ class Store:
 class Shard:
     """One shard's files, mapped."""
 
-    def __init__(self, store: Path, receipt: Receipt, dtype: np.dtype[Any]) -> None:
-        advice = verify_hint(store)
+    def __init__(self, storage: Storage, receipt: Receipt, dtype: np.dtype[Any]) -> None:
+        advice = verify_hint(storage)
         self.receipt = receipt
-        self.ids: Ids = map_array(store / receipt.path("bin"), dtype, receipt.tokens, advice)
-        self.ends: Int64s = map_array(store / receipt.path("ends"), _INT64, receipt.docs, advice)
-        self.positions: Int64s = map_array(store / receipt.path("pos"), _INT64, receipt.docs, advice)
+        self.ids: Ids = map_array(storage, receipt.path("bin"), dtype, receipt.tokens, advice)
+        self.ends: Int64s = map_array(storage, receipt.path("ends"), _INT64, receipt.docs, advice)
+        self.positions: Int64s = map_array(storage, receipt.path("pos"), _INT64, receipt.docs, advice)
         self.mask: npt.NDArray[np.uint8] | None = None  # 1 = loss here; only supervised data has one
         if "mask" in receipt.files:
-            self.mask = map_array(store / receipt.path("mask"), _UINT8, receipt.tokens, advice)
+            self.mask = map_array(storage, receipt.path("mask"), _UINT8, receipt.tokens, advice)
 
 
-def map_array(path: Path, dtype: np.dtype[Any], count: int, advice: str) -> Any:
-    """A file of so many numbers, mapped; the size is checked, and an error ends with the advice."""
-    if not path.is_file():
-        raise StoreError(f"{path} is missing. {advice}")
+def map_array(storage: Storage, key: str, dtype: np.dtype[Any], count: int, advice: str) -> Any:
+    """An object of so many numbers, mapped; the size is checked, and an error ends with the advice."""
+    place = storage.location(key)
+    if not storage.exists(key):
+        raise StoreError(f"{place} is missing. {advice}")
     try:
-        data = map_bytes(path)
+        data = map_bytes(storage.local(key))
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}. {advice}") from error
+        raise StoreError(f"{place} cannot be read: {error}. {advice}") from error
     expected = count * dtype.itemsize
     if len(data) != expected:
-        raise StoreError(f"{path} has {len(data):,} bytes instead of {expected:,}. {advice}")
+        raise StoreError(f"{place} has {len(data):,} bytes instead of {expected:,}. {advice}")
     return data.view(dtype)
 
 
-def _ends_do_not_rise(store: Path, receipt: Receipt) -> StoreError:
-    path = store / receipt.path("ends")
-    return StoreError(f"{path} is damaged: its document ends do not rise to {receipt.tokens:,}. {verify_hint(store)}")
+def _ends_do_not_rise(storage: Storage, receipt: Receipt) -> StoreError:
+    place = storage.location(receipt.path("ends"))
+    return StoreError(
+        f"{place} is damaged: its document ends do not rise to {receipt.tokens:,}. {verify_hint(storage)}"
+    )
 
 
-def tokenizer_files(store: Path, manifest: Manifest) -> TokenizerFiles:
+def tokenizer_files(storage: Storage, manifest: Manifest) -> TokenizerFiles:
     """The tokenizer as the store keeps it."""
-    prefix = f"{TOKENIZER}/"
-    names = [name.removeprefix(prefix) for name in manifest.files if name.startswith(prefix)]
-    return open_files(manifest.tokenizer.kind, store / TOKENIZER, names)
+    keys = [key for key in manifest.files if key.startswith(f"{TOKENIZER}/")]
+    return TokenizerFiles(
+        manifest.tokenizer.kind, {key.removeprefix(f"{TOKENIZER}/"): storage.read(key) for key in keys}
+    )

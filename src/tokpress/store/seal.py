@@ -7,7 +7,6 @@ needs: then `dtype` says so.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,13 +29,13 @@ from tokpress.records import (
     Receipt,
     Split,
 )
-from tokpress.store.durable import file_checksum
+from tokpress.storage.base import Storage
 from tokpress.store.manifest import write_manifest
 from tokpress.store.unfinished import Receipts
 
 
 def seal_store(
-    directory: Path,
+    storage: Storage,
     plan: Plan,
     config: BuildConfig,
     frame: Frame,
@@ -66,10 +65,10 @@ def seal_store(
         rejects=dict(sorted(reasons.items())),
         parity=parity,
         audit=Audit(rate=audit_rate, docs=sum(receipt.audited for receipt in shards)),
-        files=_other_files(directory),
+        files=_other_files(storage),
         run=run,
     )
-    return write_manifest(directory, manifest)
+    return write_manifest(storage, manifest)
 
 
 def _split(shards: list[Receipt]) -> Split:
@@ -84,10 +83,8 @@ def _split(shards: list[Receipt]) -> Split:
     )
 
 
-def _other_files(directory: Path) -> dict[str, FileEntry]:
+def _other_files(storage: Storage) -> dict[str, FileEntry]:
     """Everything but the token files, which the receipts cover, and the manifest, which covers itself."""
-    paths = [directory / PLAN, *sorted((directory / TOKENIZER).iterdir()), *sorted((directory / REJECTS).iterdir())]
-    paths += sorted((directory / SHARDS).glob("*.json"))
-    return {
-        path.relative_to(directory).as_posix(): FileEntry(path.stat().st_size, file_checksum(path)) for path in paths
-    }
+    receipts = [key for key in storage.list(SHARDS) if key.endswith(".json")]
+    keys = [PLAN, *storage.list(TOKENIZER), *storage.list(REJECTS), *receipts]
+    return {key: FileEntry(storage.size(key), storage.checksum(key)) for key in keys}

@@ -1,6 +1,6 @@
-"""The directory that a run writes to: may it, and is there something to continue?
+"""A store that is being written: may it be, and what of it is done?
 
-In: a directory and the plan of this run. Out: the receipts of what is done already. A receipt says that its shard exists and
+In: a storage and the plan of this run. Out: the receipts of what is done already. A receipt says that its shard exists and
 where its unit goes on; what has no receipt does not count. A store of another plan is refused, with the differences.
 """
 
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tokpress.errors import StoreError, UsageError
+from tokpress.errors import UsageError
 from tokpress.records import (
     MANIFEST,
     PACKS,
@@ -30,65 +29,63 @@ from tokpress.records import (
     rejects_name,
     shard_name,
 )
+from tokpress.storage.base import Storage
 from tokpress.storage.lock import LOCK
-from tokpress.store.durable import TEMPORARY_SUFFIX, make_directory, remove, remove_tree, sync_directory, write_file
-from tokpress.store.manifest import Record, encode, read_record
+from tokpress.store.manifest import encode, find_record, read_record
 
 _SHOWN_DIFFERENCES = 10
+_PREFIXES = ("", SHARDS, REJECTS, TOKENIZER)
 Receipts = dict[int, list[Receipt]]  # by unit, in order; of each number `train` last
 
 
-def check_output(directory: Path) -> None:
+def check_output(storage: Storage) -> None:
     """Refuses to write where something else is."""
-    if directory.is_symlink() and not directory.exists():
-        raise UsageError(f"--out {directory} is a link to nowhere. Choose a directory that does not exist yet.")
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"--out {directory} is a file. Choose a directory that does not exist yet.")
-    ours = (LOCK, PLAN + TEMPORARY_SUFFIX)  # all that a run which died very early leaves
-    if directory.is_dir() and any(path.name not in ours for path in directory.iterdir()) and not _is_store(directory):
-        raise UsageError(f"--out {directory} is not empty and not a store. Choose a directory that does not exist yet.")
+    obstacle = storage.obstacle()
+    if obstacle is not None:
+        raise UsageError(f"--out {storage.url} is {obstacle}. Choose a directory that does not exist yet.")
+    if any(name != LOCK for name in storage.children()) and not _is_store(storage):
+        raise UsageError(
+            f"--out {storage.url} is not empty and not a store. Choose a directory that does not exist yet."
+        )
 
 
-def _is_store(directory: Path) -> bool:
+def _is_store(storage: Storage) -> bool:
     """Whether a plan or a manifest there is ours: only then may what stands beside it be replaced."""
-    return stored_plan(directory) is not None or _read(directory / MANIFEST, Manifest) is not None
+    return stored_plan(storage) is not None or find_record(storage, MANIFEST, Manifest) is not None
 
 
-def stored_plan(directory: Path) -> Plan | None:
+def stored_plan(storage: Storage) -> Plan | None:
     """The plan of an earlier run; None if there was none, or it is not to be read."""
-    return _read(directory / PLAN, Plan)
+    return find_record(storage, PLAN, Plan)
 
 
-def _read(path: Path, kind: type[Record]) -> Record | None:
-    try:
-        return read_record(path, kind)
-    except StoreError:
-        return None
+def is_finished(storage: Storage) -> bool:
+    return storage.exists(MANIFEST)
 
 
-def is_finished(directory: Path) -> bool:
-    return (directory / MANIFEST).is_file()
-
-
-def check_same_plan(directory: Path, plan: Plan) -> None:
+def check_same_plan(storage: Storage, plan: Plan) -> None:
     """Raises UsageError if the store there comes from something else."""
-    old = stored_plan(directory)
+    old = stored_plan(storage)
     if old is None:
         return
-    state = "a finished" if is_finished(directory) else "an unfinished"
+    state = "a finished" if is_finished(storage) else "an unfinished"
     if old == plan:
-        begun = is_finished(directory) or any((directory / SHARDS).glob("*.json"))
+        begun = is_finished(storage) or bool(_receipt_keys(storage))
         if begun and any(source.path == STDIN for source in plan.inputs):
             raise UsageError(
-                f"{directory} holds {state} store of standard input, which cannot be read a second time. "
+                f"{storage.url} holds {state} store of standard input, which cannot be read a second time. "
                 "Choose another --out, or replace it with --overwrite."
             )
         return
     raise UsageError(
-        f"{directory} holds {state} store of something else:"
+        f"{storage.url} holds {state} store of something else:"
         f"{differences(msgspec.to_builtins(old), msgspec.to_builtins(plan))}\n"
         "Choose another --out, or replace it with --overwrite."
     )
+
+
+def _receipt_keys(storage: Storage) -> list[str]:
+    return [key for key in storage.list(SHARDS) if key.endswith(".json")]
 
 
 def differences(old: Any, new: Any) -> str:
@@ -113,59 +110,60 @@ def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: was {old}, is {new}"
 
 
-def begin(directory: Path, plan: Plan, files: TokenizerFiles) -> None:
+def begin(storage: Storage, plan: Plan, files: TokenizerFiles) -> None:
     """An empty store with its plan.
 
     It can be stopped anywhere: what an earlier run left loses its manifest first, then its receipts, then what they speak
     for; its plan is replaced in one step, so that there is one at any time and the directory is known to be a store.
     """
-    sync_directory(directory.parent)  # in which it may be new
-    remove(directory / MANIFEST)
-    sync_directory(directory)
-    receipts = list((directory / SHARDS).glob("*.json"))
-    for path in receipts:
-        remove(path)
+    storage.anchor()
+    storage.delete(MANIFEST)
+    storage.barrier("")
+    receipts = _receipt_keys(storage)
+    for key in receipts:
+        storage.delete(key)
     if receipts:
-        sync_directory(directory / SHARDS)
-    for name in (SHARDS, REJECTS, TOKENIZER):
-        for path in (directory / name).iterdir() if (directory / name).is_dir() else []:
-            remove(path)
-    remove_tree(directory / PACKS)  # plans for the old tokens, which would be refused anyway
-    write_file(directory / PLAN, encode(plan))
-    furnish(directory, files)
+        storage.barrier(SHARDS)
+    for prefix in (SHARDS, REJECTS, TOKENIZER):
+        for key in storage.list(prefix):
+            storage.delete(key)
+    storage.delete_abandoned(*_PREFIXES)
+    storage.delete_prefix(PACKS)  # plans for the old tokens, which would be refused anyway
+    storage.put(PLAN, encode(plan))
+    complete(storage, files)
 
 
-def furnish(directory: Path, files: TokenizerFiles) -> None:
+def complete(storage: Storage, files: TokenizerFiles) -> None:
     """What else a store has from the start, made if it is not there: a run may have died before it could."""
-    for name in (SHARDS, REJECTS, TOKENIZER):
-        make_directory(directory / name)
-    sync_directory(directory)
-    for path in (directory / TOKENIZER).iterdir():
-        if path.name not in files.files:
-            remove(path)
+    storage.prepare(SHARDS, REJECTS, TOKENIZER)
+    storage.barrier("")
+    for key in storage.list(TOKENIZER):
+        if key.removeprefix(f"{TOKENIZER}/") not in files.files:
+            storage.delete(key)
     for name, data in files.files.items():
-        path = directory / TOKENIZER / name
-        if not path.is_file() or path.read_bytes() != data:
-            write_file(path, data)
+        key = f"{TOKENIZER}/{name}"
+        if not storage.exists(key) or storage.read(key) != data:
+            storage.put(key, data)
 
 
-def read_receipts(directory: Path) -> Receipts:
+def read_receipts(storage: Storage) -> Receipts:
     found: defaultdict[int, dict[tuple[str, int], Receipt]] = defaultdict(dict)
-    for path in (directory / SHARDS).glob("*.json"):
-        receipt = read_record(path, Receipt)
+    for key in _receipt_keys(storage):
+        receipt = read_record(storage, key, Receipt)
         found[receipt.unit][receipt.split, receipt.number] = receipt
     receipts = {unit: _in_order(numbered) for unit, numbered in sorted(found.items())}
     return {unit: known for unit, known in receipts.items() if known}
 
 
-def unit_receipts(directory: Path, unit: int) -> list[Receipt]:
+def unit_receipts(storage: Storage, unit: int) -> list[Receipt]:
     """The receipts of one unit, in order. Looks for their names: to list a store of 100,000 shards takes its time."""
     found: dict[tuple[str, int], Receipt] = {}
     number = 0
-    while (path := directory / SHARDS / f"{shard_name(TRAIN, unit, number)}.json").is_file():
-        found[TRAIN, number] = read_record(path, Receipt)
+    while storage.exists(key := f"{SHARDS}/{shard_name(TRAIN, unit, number)}.json"):
+        found[TRAIN, number] = read_record(storage, key, Receipt)
         for split in found[TRAIN, number].beside:
-            found[split, number] = read_record(directory / SHARDS / f"{shard_name(split, unit, number)}.json", Receipt)
+            beside = f"{SHARDS}/{shard_name(split, unit, number)}.json"
+            found[split, number] = read_record(storage, beside, Receipt)
         number += 1
     return _in_order(found)
 
@@ -180,14 +178,12 @@ def _in_order(found: dict[tuple[str, int], Receipt]) -> list[Receipt]:
     return receipts
 
 
-def remove_strays(directory: Path, receipts: Receipts) -> None:
+def remove_strays(storage: Storage, receipts: Receipts) -> None:
     """Files that no receipt speaks for: of workers that died before they could write one."""
     known = [receipt for unit in receipts.values() for receipt in unit]
-    shards = {receipt.name for receipt in known}
-    rejects = {rejects_name(receipt.unit, receipt.number) for receipt in known if receipt.rejects}
-    for path in (directory / SHARDS).iterdir():
-        if path.name.split(".")[0] not in shards or path.suffix == TEMPORARY_SUFFIX:
-            remove(path)
-    for path in (directory / REJECTS).iterdir():
-        if path.name not in rejects:
-            remove(path)
+    shards = {receipt.path(extension) for receipt in known for extension in (*receipt.files, "json")}
+    rejects = {f"{REJECTS}/{rejects_name(receipt.unit, receipt.number)}" for receipt in known if receipt.rejects}
+    for key in (*storage.list(SHARDS), *storage.list(REJECTS)):
+        if key not in shards and key not in rejects:
+            storage.delete(key)
+    storage.delete_abandoned(*_PREFIXES)

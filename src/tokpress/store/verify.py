@@ -7,10 +7,10 @@ read = written + rejected in every unit. What a checksum covers is looked into o
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -34,7 +34,8 @@ from tokpress.records import (
     rejects_name,
     shard_name,
 )
-from tokpress.store.durable import file_checksum
+from tokpress.storage import open_storage
+from tokpress.storage.base import Storage
 from tokpress.store.manifest import encode, fingerprint, is_intact, read_manifest, read_record
 from tokpress.store.reader import Shard, tokenizer_files
 
@@ -61,25 +62,27 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return not self.problems
 
 
-def verify_store(path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> Report:
+def verify_store(
+    place: str | os.PathLike[str] | Storage, *, progress: Callable[[int, int], None] | None = None
+) -> Report:
     """Checks a whole store; `progress` is told the bytes just checked and those of the whole store.
 
     Raises StoreError only if there is no store at all.
     """
-    directory = Path(path)
-    if not (directory / MANIFEST).is_file():
-        read_manifest(directory)  # raises, and says what is missing
+    storage = open_storage(place)
+    if not storage.exists(MANIFEST):
+        read_manifest(storage)  # raises, and says what is missing
     try:
-        manifest = read_manifest(directory)
-        data = (directory / MANIFEST).read_bytes()
+        manifest = read_manifest(storage)
+        data = storage.read(MANIFEST)
     except StoreError as error:
-        return _only_manifest(directory, str(error))
+        return _only_manifest(storage, str(error))
     if not is_intact(manifest, data):
-        return _only_manifest(directory, "its checksum does not match: it was changed after the build")
-    check = _Check(directory, manifest, progress)
+        return _only_manifest(storage, "its checksum does not match: it was changed after the build")
+    check = _Check(storage, manifest, progress)
     problems = list(check.run())
     return Report(
-        path=str(directory),
+        path=storage.url,
         files=len(check.entries) + 1,
         bytes=check.bytes + len(data),
         docs=sum(split.docs for split in manifest.splits.values()),
@@ -88,16 +91,16 @@ def verify_store(path: str | os.PathLike[str], *, progress: Callable[[int, int],
     )
 
 
-def _only_manifest(directory: Path, message: str) -> Report:
-    size = (directory / MANIFEST).stat().st_size
-    return Report(path=str(directory), files=1, bytes=size, docs=0, tokens=0, problems=[Problem(MANIFEST, message)])
+def _only_manifest(storage: Storage, message: str) -> Report:
+    size = storage.size(MANIFEST)
+    return Report(path=storage.url, files=1, bytes=size, docs=0, tokens=0, problems=[Problem(MANIFEST, message)])
 
 
 class _Check:
     """One pass over a store whose manifest is intact."""
 
-    def __init__(self, directory: Path, manifest: Manifest, progress: Callable[[int, int], None] | None) -> None:
-        self.directory = directory
+    def __init__(self, storage: Storage, manifest: Manifest, progress: Callable[[int, int], None] | None) -> None:
+        self.storage = storage
         self.manifest = manifest
         self.progress = progress
         self.shards = [receipt for split in manifest.splits.values() for receipt in split.shards]
@@ -120,19 +123,18 @@ class _Check:
         yield from self._meaning()
 
     def _file(self, name: str, entry: FileEntry) -> Iterator[Problem]:
-        path = self.directory / name
         try:
-            if not path.is_file():  # a pipe or a device would keep us waiting
-                yield Problem(name, "is not a file" if path.exists() else "is missing")
+            found = self.storage.stat(name)
+            if found is None:
+                yield Problem(name, "is missing")
                 return
-            size = path.stat().st_size
-            if size != entry.bytes:
-                yield Problem(name, f"has {size:,} bytes instead of {entry.bytes:,}")
-            elif file_checksum(path) != entry.xxh3:
+            if found.size != entry.bytes:
+                yield Problem(name, f"has {found.size:,} bytes instead of {entry.bytes:,}")
+            elif self.storage.checksum(name) != entry.xxh3:
                 yield Problem(name, "its checksum does not match: the bytes were changed")
             else:
                 self.sound.add(name)
-            self.bytes += size
+            self.bytes += found.size
         except OSError as error:
             yield Problem(name, f"cannot be read: {error.strerror}")
         if self.progress is not None:
@@ -148,16 +150,14 @@ class _Check:
         for name in self.manifest.files:
             if name.startswith((f"{SHARDS}/", f"{REJECTS}/")) and name not in places:
                 yield Problem(name, "is listed in the manifest, but belongs to none of its shards")
-        for folder in (SHARDS, REJECTS, TOKENIZER):
-            found = sorted((self.directory / folder).iterdir()) if (self.directory / folder).is_dir() else []
-            for path in found:
-                name = f"{folder}/{path.name}"
+        for prefix in (SHARDS, REJECTS, TOKENIZER):
+            for name in self.storage.list(prefix):
                 if name not in self.entries:
                     yield Problem(name, "is not listed in the manifest: no part of this store")
 
     def _shard(self, receipt: Receipt) -> Iterator[Problem]:
         receipt_name, bin_name, ends_name = (receipt.path(extension) for extension in ("json", "bin", "ends"))
-        if receipt_name in self.sound and (self.directory / receipt_name).read_bytes() != encode(receipt):
+        if receipt_name in self.sound and self.storage.read(receipt_name) != encode(receipt):
             yield Problem(receipt_name, "differs from what the manifest says of this shard")
         if receipt.counts.written + receipt.continued != receipt.docs:
             yield Problem(receipt_name, "counts other documents than it holds")
@@ -174,7 +174,7 @@ class _Check:
         if not all(receipt.path(extension) in self.sound for extension in receipt.files):
             return
         try:
-            shard = Shard(self.directory, receipt, np.dtype(self.manifest.dtype).newbyteorder("<"))
+            shard = Shard(self.storage, receipt, np.dtype(self.manifest.dtype).newbyteorder("<"))
         except StoreError:
             yield Problem(receipt_name, "counts other documents or tokens than its files hold")
             return
@@ -202,7 +202,7 @@ class _Check:
         from tokpress.store.kept import count_kept
 
         name = receipt.path(KEPT)
-        rows = count_kept(self.directory / name)
+        rows = count_kept(self.storage, name)
         if rows is None:
             yield Problem(name, "is not a Parquet file")
         elif rows != receipt.docs:
@@ -285,8 +285,8 @@ class _Check:
             return None
         decoder = msgspec.json.Decoder(Reject)
         try:
-            with (self.directory / name).open("rb") as lines:
-                for line in lines:
+            with self.storage.open(name) as file:
+                for line in io.BufferedReader(file):
                     reject = decoder.decode(line)
                     reasons[reject.reason] += reject.records
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -297,7 +297,7 @@ class _Check:
         if PLAN not in self.sound:
             return
         try:
-            plan = read_record(self.directory / PLAN, Plan)
+            plan = read_record(self.storage, PLAN, Plan)
         except StoreError as error:
             yield Problem(PLAN, str(error))
             return
@@ -313,7 +313,7 @@ class _Check:
         """Fingerprints say what the ids mean: they must be those of the files that are here."""
         names = {name for name in self.manifest.files if name.startswith(f"{TOKENIZER}/")}
         if names <= self.sound:
-            files = tokenizer_files(self.directory, self.manifest)
+            files = tokenizer_files(self.storage, self.manifest)
             if files.fingerprint != self.manifest.tokenizer.fingerprint:
                 yield Problem(TOKENIZER, "its files are not those of the tokenizer that the manifest names")
         if fingerprint(self.manifest) != self.manifest.fingerprint:

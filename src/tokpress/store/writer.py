@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +32,7 @@ from tokpress.records import (
     rejects_name,
     shard_name,
 )
-from tokpress.store.durable import DurableFile, sync_directory, write_file
+from tokpress.storage.base import Storage, Upload, parent_of
 from tokpress.store.manifest import encode
 
 if TYPE_CHECKING:
@@ -43,12 +42,12 @@ if TYPE_CHECKING:
 class _OpenShard:
     """The files of one shard while they are written, and what is in them so far."""
 
-    def __init__(self, path: Path, keep: Sequence[str], *, masks: bool) -> None:
+    def __init__(self, storage: Storage, key: str, keep: Sequence[str], *, masks: bool) -> None:
         extensions = [*SHARD_FILES, *([MASK] if masks else []), *([KEPT] if keep else [])]
-        self.files: dict[str, DurableFile] = {}
+        self.files: dict[str, Upload] = {}
         try:
             for name in extensions:
-                self.files[name] = DurableFile(path.with_name(f"{path.name}.{name}"))
+                self.files[name] = storage.create(f"{key}.{name}")
         except BaseException:
             for file in self.files.values():
                 file.abort()
@@ -106,7 +105,7 @@ class ShardWriter:
 
     def __init__(
         self,
-        store: Path,
+        storage: Storage,
         *,
         unit: int,
         shard_bytes: int,
@@ -116,7 +115,7 @@ class ShardWriter:
         masks: bool = False,
     ) -> None:
         """`splits` are the names for the numbers in a batch; more may come while it is written. The first is `train`."""
-        self._store = store
+        self._storage = storage
         self._unit = unit
         self._shard_bytes = shard_bytes
         self._number = first_shard
@@ -130,7 +129,7 @@ class ShardWriter:
     def _begin(self) -> None:
         self._open: dict[str, _OpenShard] = {}  # by split
         self._bytes = 0  # of ids, in all of them
-        self._rejected: DurableFile | None = None  # made when there is something to put into it
+        self._rejected: Upload | None = None  # made when there is something to put into it
         self._reasons: Counter[str] = Counter()
 
     @property
@@ -161,7 +160,7 @@ class ShardWriter:
         if not rejects:
             return
         if self._rejected is None:
-            self._rejected = DurableFile(self._store / REJECTS / rejects_name(self._unit, self._number))
+            self._rejected = self._storage.create(f"{REJECTS}/{rejects_name(self._unit, self._number)}")
         self._rejected.write(msgspec.json.Encoder().encode_lines(rejects))
         for reject in rejects:
             self._reasons[reject.reason] += reject.records
@@ -207,7 +206,7 @@ class ShardWriter:
             learned=shard.learned if self._masks else None,
         )
 
-    def _commit(self, files: list[DurableFile], receipts: list[Receipt]) -> None:
+    def _commit(self, files: list[Upload], receipts: list[Receipt]) -> None:
         try:
             for file in files:
                 file.commit()
@@ -215,10 +214,9 @@ class ShardWriter:
             for file in files:
                 file.abort()
             raise
-        for directory in {file.path.parent for file in files}:
-            sync_directory(directory)
+        self._storage.barrier(*{parent_of(file.key) for file in files})
         for receipt in receipts:
-            write_file(self._store / receipt.path("json"), encode(receipt))
+            self._storage.put(receipt.path("json"), encode(receipt))
 
     def _wait(self) -> None:
         if self._last is not None:
@@ -236,8 +234,8 @@ class ShardWriter:
 
     def _shard(self, split: str) -> _OpenShard:
         if split not in self._open:
-            path = self._store / SHARDS / shard_name(split, self._unit, self._number)
-            self._open[split] = _OpenShard(path, self._keep, masks=self._masks)
+            key = f"{SHARDS}/{shard_name(split, self._unit, self._number)}"
+            self._open[split] = _OpenShard(self._storage, key, self._keep, masks=self._masks)
         return self._open[split]
 
 

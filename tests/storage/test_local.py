@@ -9,44 +9,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
+from conftest import file_checksum
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.store.durable import (
-    DurableFile,
-    checksum,
-    file_checksum,
-    link_or_copy,
-    move_directory,
-    remove_tree,
-    reserve,
-    sync_directory,
-    write_at,
-    write_file,
-)
+from tokpress.storage.base import checksum
+from tokpress.storage.local import LocalStorage, is_temporary
 
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-class TestDurableFile:
+class TestUpload:
     def test_exists_from_commit_on(self, tmp_path: Path) -> None:
-        file = DurableFile(tmp_path / "x")
+        file = LocalStorage(tmp_path).create("x")
         file.write(b"abc")
-        assert names(tmp_path) == ["x.tmp"]
+        assert [is_temporary(name) for name in names(tmp_path)] == [True]
         file.commit()
         assert names(tmp_path) == ["x"]
         assert (tmp_path / "x").read_bytes() == b"abc"
 
     def test_leaves_nothing_when_aborted(self, tmp_path: Path) -> None:
-        file = DurableFile(tmp_path / "x")
+        file = LocalStorage(tmp_path).create("x")
         file.write(b"abc")
         file.abort()
         assert names(tmp_path) == []
 
     def test_aborting_after_commit_changes_nothing(self, tmp_path: Path) -> None:
-        file = DurableFile(tmp_path / "x")
+        file = LocalStorage(tmp_path).create("x")
         file.write(b"abc")
         file.commit()
         file.abort()
@@ -54,15 +45,16 @@ class TestDurableFile:
 
     def test_replaces_what_an_earlier_run_left(self, tmp_path: Path) -> None:
         (tmp_path / "x").write_bytes(b"old")
-        (tmp_path / "x.tmp").write_bytes(b"older, and longer")
-        file = DurableFile(tmp_path / "x")
+        LocalStorage(tmp_path).create("x").write(b"older, and longer")
+        LocalStorage(tmp_path).delete_abandoned("")
+        file = LocalStorage(tmp_path).create("x")
         file.write(b"new")
         file.commit()
         assert names(tmp_path) == ["x"]
         assert (tmp_path / "x").read_bytes() == b"new"
 
     def test_takes_anything_with_a_buffer(self, tmp_path: Path) -> None:
-        file = DurableFile(tmp_path / "x")
+        file = LocalStorage(tmp_path).create("x")
         for data in (b"ab", bytearray(b"cd"), memoryview(b"ef"), np.array([1, 2], "<u2"), np.empty(0, "<u4"), b""):
             file.write(data)
         file.commit()
@@ -71,7 +63,7 @@ class TestDurableFile:
         assert (file.bytes, file.checksum) == (len(written), checksum(written))
 
     def test_goes_on_after_a_short_write(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        file = DurableFile(tmp_path / "x")
+        file = LocalStorage(tmp_path).create("x")
         write = os.write
         monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
         file.write(b"0123456789")
@@ -87,27 +79,28 @@ class TestDurableFile:
             fsync(descriptor)
 
         monkeypatch.setattr(os, "fsync", note)
-        write_file(tmp_path / "x", b"abc")
-        assert seen == [["x.tmp"], ["x"]]  # the file under its temporary name, then the directory with the new one
+        LocalStorage(tmp_path).put("x", b"abc")
+        # The file under its temporary name, then the directory with the new one.
+        assert [[is_temporary(name) for name in found] for found in seen] == [[True], [False]]
 
 
-class TestWriteFile:
+class TestPut:
     def test_writes_all_or_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        write_file(tmp_path / "x", b"old")
+        LocalStorage(tmp_path).put("x", b"old")
 
         def full_disk(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full_disk)
         with pytest.raises(OSError, match="No space left"):
-            write_file(tmp_path / "x", b"new")
+            LocalStorage(tmp_path).put("x", b"new")
         assert names(tmp_path) == ["x"]
         assert (tmp_path / "x").read_bytes() == b"old"
 
     def test_leaves_no_file_handle_open(self, tmp_path: Path) -> None:
         before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - also counts its own, both times
-        write_file(tmp_path / "x", b"abc")
-        sync_directory(tmp_path)
+        LocalStorage(tmp_path).put("x", b"abc")
+        LocalStorage(tmp_path).barrier("")
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
@@ -126,10 +119,10 @@ class TestChecksums:
         assert file_checksum(tmp_path / "x") == checksum(data) == xxhash.xxh3_64_hexdigest(data)
 
 
-class TestLinkOrCopy:
+class TestLink:
     def test_is_a_link_and_has_no_checksum(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(b"abc")
-        assert link_or_copy(tmp_path / "a", tmp_path / "b") is None
+        assert LocalStorage(tmp_path).link(tmp_path / "a", "b") is None
         assert (tmp_path / "a").samefile(tmp_path / "b")
 
     @pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP])
@@ -141,20 +134,20 @@ class TestLinkOrCopy:
 
         (tmp_path / "a").write_bytes(b"abc" * 10**6)
         monkeypatch.setattr(os, "link", refuse)
-        assert link_or_copy(tmp_path / "a", tmp_path / "b") == file_checksum(tmp_path / "a")
+        assert LocalStorage(tmp_path).link(tmp_path / "a", "b") == file_checksum(tmp_path / "a")
         assert not (tmp_path / "a").samefile(tmp_path / "b")
         assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
 
     def test_other_errors_are_told(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
-            link_or_copy(tmp_path / "none", tmp_path / "b")
+            LocalStorage(tmp_path).link(tmp_path / "none", "b")
         assert names(tmp_path) == []
 
     def test_replaces_what_is_there_and_not_what_it_is_linked_to(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(b"abc")
         (tmp_path / "other").write_bytes(b"other")
-        link_or_copy(tmp_path / "other", tmp_path / "b")
-        link_or_copy(tmp_path / "a", tmp_path / "b", copy=True)
+        LocalStorage(tmp_path).link(tmp_path / "other", "b")
+        LocalStorage(tmp_path).link(tmp_path / "a", "b", copy=True)
         assert (tmp_path / "b").read_bytes() == b"abc"
         assert (tmp_path / "other").read_bytes() == b"other"
 
@@ -162,16 +155,16 @@ class TestLinkOrCopy:
 class TestReserved:
     def test_is_written_in_any_order(self, tmp_path: Path) -> None:
         for offset, data in ((4, b"efgh"), (0, b"abcd")):
-            reserve(tmp_path / "x", 8)
-            write_at(tmp_path / "x", offset, [data[:1], data[1:]])
+            LocalStorage(tmp_path).reserve("x", 8)
+            LocalStorage(tmp_path).write_at("x", offset, [data[:1], data[1:]])
         assert (tmp_path / "x").read_bytes() == b"abcdefgh"
 
     def test_takes_its_room_at_once(self, tmp_path: Path) -> None:
-        reserve(tmp_path / "x", 10**6)
+        LocalStorage(tmp_path).reserve("x", 10**6)
         assert (tmp_path / "x").stat().st_blocks * 512 >= 10**6
 
     def test_may_be_empty(self, tmp_path: Path) -> None:
-        reserve(tmp_path / "x", 0)
+        LocalStorage(tmp_path).reserve("x", 0)
         assert (tmp_path / "x").read_bytes() == b""
 
 
@@ -179,11 +172,11 @@ def test_a_directory_takes_the_place_of_an_empty_one_only(tmp_path: Path) -> Non
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "file").write_text("")
     (tmp_path / "b").mkdir()
-    move_directory(tmp_path / "a", tmp_path / "b")
+    LocalStorage(tmp_path).rename("a", "b")
     assert names(tmp_path) == ["b"]
     (tmp_path / "c").mkdir()
     with pytest.raises(OSError, match="not empty"):
-        move_directory(tmp_path / "c", tmp_path / "b")
+        LocalStorage(tmp_path).rename("c", "b")
 
 
 class TestRemoveTree:
@@ -194,10 +187,10 @@ class TestRemoveTree:
         for path in (tmp_path / "tree" / "x", tmp_path / "tree" / "a" / "b" / "y", elsewhere / "kept"):
             path.write_bytes(b"data")
         (tmp_path / "tree" / "link").symlink_to(elsewhere)
-        for directory in (tmp_path / "tree" / "link", tmp_path / "tree"):
-            remove_tree(directory)
+        for prefix in ("tree/link", "tree"):
+            LocalStorage(tmp_path).delete_prefix(prefix)
         assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
         assert (elsewhere / "kept").is_file()
 
     def test_of_what_is_not_there(self, tmp_path: Path) -> None:
-        remove_tree(tmp_path / "tree")
+        LocalStorage(tmp_path).delete_prefix("tree")

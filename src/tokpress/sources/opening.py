@@ -1,0 +1,58 @@
+"""The one way to open an input.
+
+In: an `Input`. Out: its bytes as they are stored. A file is opened as often as it is asked for; standard input is one
+stream, of which everybody gets the rest, and the beginning can be looked at without taking it away.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import IO, Any
+
+import pyarrow as pa
+
+from tokpress.errors import InputError
+from tokpress.records import STDIN, Input
+
+_BUFFER_BYTES = 64 * 1024
+
+
+def open_input(source: Input, *, mapped: bool = False) -> pa.NativeFile:
+    """A file, to be read at any position. `mapped`: as memory, so that what is not looked at is not read."""
+    return pa.memory_map(source.path) if mapped else pa.OSFile(source.path)
+
+
+def buffered(source: Input) -> AbstractContextManager[Any]:
+    """Any input, standard input too, to be read in small pieces from its start on."""
+    if source.path == STDIN:
+        return nullcontext(standard_input(sys.stdin.buffer))
+    return io.BufferedReader(open_input(source), _BUFFER_BYTES)
+
+
+class PeekableInput:
+    """Standard input, with a look at its head that takes nothing away: a pipe can be read only once."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._head = b""
+
+    def peek(self, size: int) -> bytes:
+        if len(self._head) < size:
+            self._head += self._file.read(size - len(self._head))
+        return self._head[:size]
+
+    def read(self, size: int) -> bytes:
+        head, self._head = self._head[:size], self._head[size:]
+        return head + self._file.read(size - len(head))
+
+    def seek(self, position: int) -> None:
+        raise InputError(f"standard input cannot be read from byte {position} on: it can only be read once, in order.")
+
+
+@cache
+def standard_input(file: IO[bytes]) -> PeekableInput:
+    """The one reader of a pipe: what one caller peeked at, another one reads."""
+    return PeekableInput(file)
