@@ -7,7 +7,7 @@ where its unit goes on; what has no receipt does not count. A store of another p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 
 from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import StoreError, UsageError
-from tokpress.run.job import Task
+from tokpress.run.job import Advanced, Task
 from tokpress.sources.base import STDIN
 from tokpress.store.durable import TEMPORARY_SUFFIX, make_directory, remove, remove_tree, sync_directory, write_file
 from tokpress.store.lock import LOCK
@@ -205,6 +205,20 @@ def continued(task: Task, receipts: list[Receipt]) -> Task | None:
         first_shard=last.number + 1,
         start=(last.next_input, last.next_position),
         limit=None if task.limit is None else task.limit - written,
+    )
+
+
+def lost(heard: Advanced, task: Task, receipts: Sequence[Receipt]) -> Advanced:
+    """What a worker said it had done but has no receipt for, to be taken back: it will be done again."""
+    kept = [receipt for receipt in receipts if receipt.number >= task.first_shard]
+    docs = sum(receipt.counts.written for receipt in kept) - heard.docs
+    share = docs / max(heard.docs, 1)
+    return Advanced(
+        input_bytes=int(share * heard.input_bytes),
+        text_bytes=int(share * heard.text_bytes),
+        docs=docs,
+        tokens=sum(receipt.tokens for receipt in kept) - heard.tokens,
+        rejects=sum(receipt.bad_records for receipt in kept) - heard.rejects,
     )
 
 
