@@ -105,13 +105,21 @@ def test_of_masks_and_two_splits_too(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(corpus=corpora, cuts=cuts, used=resources, split=st.booleans(), lost=st.integers(0, 2**16 - 1))
+@given(
+    corpus=corpora,
+    cuts=cuts,
+    used=resources,
+    split=st.booleans(),
+    limit=st.none() | st.integers(1, 30),
+    lost=st.integers(0, 2**16 - 1),
+)
 def test_however_much_of_it_was_there_already(
     tmp_path_factory: pytest.TempPathFactory,
     corpus: list[tuple[str, Any]],
     cuts: Any,
     used: Any,
     split: bool,
+    limit: int | None,
     lost: int,  # a bit a shard: how many there are is known later, and differs with the path, which splits depend on
 ) -> None:
     """A run that goes on after any receipts ends with the same bytes."""
@@ -122,6 +130,7 @@ def test_however_much_of_it_was_there_already(
     inputs = write(folder / "in", corpus)
     options: dict[str, Any] = {"tokenizer": "bytes", "out": folder / "out", "max_rejects": "100%", "workers": 1}
     options |= {"val_fraction": 0.4, "max_length": 9, "overlong": "split"} if split else {}
+    options["limit"] = limit
     whole = tokpress.build(inputs, **options, **cuts)
     expected = stored(whole.path)
     shards = [shard for part in whole.manifest.splits.values() for shard in part.shards]

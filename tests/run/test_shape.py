@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import write_jsonl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from templates.shaping import masked, shape
@@ -63,6 +64,13 @@ def test_dropped_records_are_rejects(sizes: list[tuple[int, int]], limit: int) -
     long = [i for i, (q, a) in enumerate(sizes) if q + a + 1 > limit]
     assert [(reject.position, reject.reason) for reject in rejects] == [(i, OVERLONG) for i in long]
     assert docs.positions.tolist() == [i for i in range(len(sizes)) if i not in long]
+
+
+def test_a_record_that_is_dropped_for_its_length_is_no_bad_one_whatever_else_it_is() -> None:
+    """It was left out on request, so it does not count for --max-rejects."""
+    docs, rejects = shape("bytes", max_length=5, overlong="drop", **FIELDS)(records([(9, 0), (2, 0), (1, 1)]))
+    assert [(reject.position, reject.reason) for reject in rejects] == [(0, OVERLONG), (1, EMPTY_LOSS)]
+    assert docs.positions.tolist() == [2]
 
 
 def test_a_record_whose_answer_was_cut_off_is_not_learned_from() -> None:
@@ -122,6 +130,23 @@ class TestBuild:
         assert dropped.manifest.totals.written == 70
         assert dropped.manifest.totals.rejected > 0
         assert dropped.verify().ok
+
+    def test_input_that_is_rendered_in_several_parts_is_counted_once(self, tmp_path: Path) -> None:
+        """Short questions with long answers: a batch of the former is many of the latter."""
+        lines = [json.dumps({"q": "q", "a": "long answer " * 50}) + "\n" for _ in range(60)]
+        (tmp_path / "b.jsonl").write_text("".join(lines))
+        store = tokpress.build(tmp_path / "b.jsonl", tokenizer="bytes", out=tmp_path / "s", batch_bytes=1000, **FIELDS)
+        run = store.manifest.run
+        assert run["input_bytes"] == sum(map(len, lines))
+        assert run["text_bytes"] == store.num_tokens - 60  # of text a byte is a token; EOS is none
+        assert store.num_docs == 60
+
+    def test_an_audited_record_counts_once_however_it_is_split(self, tmp_path: Path, bpe: Path) -> None:
+        source = write_jsonl(tmp_path / "b.jsonl", [f"document number {i} of a few" for i in range(10)])
+        options: Any = {"max_length": 3, "overlong": "split", "audit_rate": 1.0}
+        store = tokpress.build(source, tokenizer=bpe, out=tmp_path / "audited", **options)
+        assert len(store) > 20
+        assert store.manifest.audit.docs == store.manifest.totals.written == 10
 
     @pytest.mark.parametrize("change", ["mask", "continued"])
     def test_forged_masks_and_counts_are_found(self, tmp_path: Path, change: str) -> None:
