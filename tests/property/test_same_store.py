@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from conftest import HARD_TEXTS, stored
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import tokpress
@@ -112,6 +112,14 @@ def test_of_masks_and_two_splits_too(
     split=st.booleans(),
     limit=st.none() | st.integers(1, 30),
     lost=st.integers(0, 2**16 - 1),
+)
+@example(  # a limit that is met in the second of two units, of which the last shard is lost
+    corpus=[("jsonl", b"\n".join(b'{"text": "document %02d"}' % i for i in range(60)))],
+    cuts={"unit_size": 500, "shard_size": 100},
+    used={},
+    split=False,
+    limit=40,
+    lost=1 << 7,
 )
 def test_however_much_of_it_was_there_already(
     tmp_path_factory: pytest.TempPathFactory,

@@ -27,7 +27,7 @@ from tokpress.errors import InputError, TokpressError
 from tokpress.interpreter import start_python
 from tokpress.run import local
 from tokpress.run.inline import InlineWorker
-from tokpress.run.job import Advanced, Done, Job, Settings, WorkerView
+from tokpress.run.job import Advanced, Done, Encoding, Job, Settings, WorkerView
 from tokpress.run.local import LocalWorkers, WorkerProcess
 from tokpress.run.output import read_receipts, remaining_tasks, unit_receipts
 from tokpress.run.serve import SYNC_FAILED
@@ -265,6 +265,15 @@ class TestDeath:
             run_all(workers, begun)
         assert first.returncode == SYNC_FAILED
         assert shard_files(begun[0].directory) == expected
+
+    def test_only_the_unit_that_it_was_encoding_is_suspected(self, begun: tuple[Job, Plan]) -> None:
+        """Not the one before, whose last shard was still on its way to the disk: a document dies for its own deaths."""
+        closing, running = remaining_tasks(begun[1], {})[:2]
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            worker = workers.workers[0]
+            worker.closing, worker.task, worker.encoding = [closing], running, Encoding((0, 2100), (0, 2300))
+            again = list(workers._replace(worker, "crashed-tokenizer: SIGSEGV"))
+        assert again == [closing, replace(running, careful=((0, 2100), (0, 2300)))]
 
     def test_so_is_the_one_that_prepares(self, begun: tuple[Job, Plan]) -> None:
         with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:

@@ -10,7 +10,7 @@ import pytest
 from conftest import write_jsonl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from templates.shaping import masked, shape
+from templates.shaping import engine_for, job_for, masked, shape, shaper_for
 
 import tokpress
 from tokpress.batches import EMPTY_LOSS, OVERLONG
@@ -76,6 +76,13 @@ def test_a_record_that_is_dropped_for_its_length_is_no_bad_one_whatever_else_it_
 def test_a_record_whose_answer_was_cut_off_is_not_learned_from() -> None:
     docs, [reject] = shape("bytes", max_length=3, **FIELDS)(records([(5, 2), (1, 5)]))
     assert (len(docs), reject.reason, reject.position) == (1, EMPTY_LOSS, 0)
+
+
+def test_the_memory_that_a_mask_takes_is_counted() -> None:
+    """Places of tokens are held while it is made: a run that does not count them exceeds its --memory."""
+    plain, masks = job_for("bytes"), job_for("bytes", **FIELDS)
+    assert shaper_for(plain, engine_for(plain)).memory_per_byte == 0
+    assert shaper_for(masks, engine_for(masks)).memory_per_byte >= 16  # an int64 for each token's start, and one more
 
 
 def test_plain_text_may_have_a_length_too() -> None:
