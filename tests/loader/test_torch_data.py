@@ -117,6 +117,16 @@ class TestStateful:
         steps.load_state_dict({"step": len(loader) - 1})  # type: ignore[attr-defined]
         assert len(list(steps)) == 1
 
+    def test_loaded_into_a_pass_that_has_begun_has_the_order_of_its_own_epoch(self, store: tokpress.Store) -> None:
+        sampler: Any = tokpress.make_dataloader(store, seq_len=SEQ_LEN, batch_size=8, num_workers=0).sampler
+        epochs = [list(sampler) for _ in range(3)]
+        sampler.set_epoch(0)
+        steps = iter(sampler)
+        assert next(steps) == epochs[0][0]
+        sampler.load_state_dict({"epoch": 3})  # as it stands during the third pass
+        steps.load_state_dict({"step": 2})
+        assert list(steps) == epochs[2][2:]
+
 
 class TestMistakes:
     def test_no_length(self, store: tokpress.Store) -> None:
