@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
+from tokpress.loader.steps import Sharing
+from tokpress.loader.torch_data import StepSampler
 
 from .conftest import SEQ_LEN
 
@@ -79,6 +81,16 @@ def test_ranks_share_an_epoch(store: tokpress.Store, drop_last: bool) -> None:
     seen = Counter(row for rank in ranks for row in rows_of(rank))
     assert seen.total() == (len(data) // 12 * 12 if drop_last else len(data))
     assert seen <= all_rows(store)
+
+
+def test_a_rank_for_which_nothing_is_left_makes_no_step() -> None:
+    """Rather than one without a sequence, whose loss would be no number."""
+    ranks = [
+        StepSampler(9, Sharing(batch_size=2, rank=rank, world_size=2), shuffle=False, seed=0, drop_last=False)
+        for rank in range(2)
+    ]
+    assert [list(rank) for rank in ranks] == [[[0, 1], [4, 5]], [[2, 3], [6, 7], [8]]]
+    assert [len(rank) for rank in ranks] == [2, 3]
 
 
 def test_a_plain_dataloader_takes_the_dataset(store: tokpress.Store) -> None:
