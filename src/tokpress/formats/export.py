@@ -84,7 +84,6 @@ def export(
     _check(job)
     plan = _plan(job)
     target = Target(job.final)
-    job.final.parent.mkdir(parents=True, exist_ok=True)
     with StoreLock(target.work):
         finished = target.check(plan, overwrite=overwrite)
         if finished is None:

@@ -168,6 +168,13 @@ def make_directory(path: Path) -> None:
         os.mkdir(path)
 
 
+def make_parents(path: Path) -> None:
+    """Makes the directories that `path` is to stand in, as far as they are missing, so that they stay."""
+    for directory in reversed([directory for directory in path.parents if not directory.exists()]):
+        make_directory(directory)
+        sync_directory(directory.parent)
+
+
 def sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY)
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tokpress.errors import StoreError
+from tokpress.store.durable import make_directory, make_parents
 
 LOCK = ".lock"
 
@@ -37,10 +38,11 @@ class StoreLock:
         """False if the file that was locked is no longer the one under this name: its last holder removed it."""
         self._made |= not self._path.parent.exists()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_parents(self._path.parent)
+            make_directory(self._path.parent)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except (FileNotFoundError, FileExistsError):
-            if self._path.parent.is_file():
+        except FileNotFoundError:
+            if self._path.parent.is_symlink():  # to nowhere: it would be so for ever
                 raise
             return False  # the last holder removed the directory, too
         try:
