@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import file_checksum
-from tokpress.store.durable import file_checksum
 
 import tokpress
 from tokpress.errors import StoreError, UsageError

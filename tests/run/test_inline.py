@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from tokpress.store.durable import SyncFailed
 
 from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, WorkerView
 from tokpress.run.tasks import remaining_tasks
-from tokpress.storage.local import SyncFailed
+from tokpress.storage.local import LocalStorage, SyncFailed
 from tokpress.store.unfinished import read_receipts, unit_receipts
 
 from .jobs import SETTINGS, begin, budget, shard_files, write_texts
@@ -106,7 +105,7 @@ class TestFailingDisk:
                     heard.update({"docs": advanced.docs, "tokens": advanced.tokens})
 
                 assert len(list(worker.run(remaining_tasks(plan, {}), count, ignore))) == 1
-            tokens = sum(receipt.tokens for receipt in unit_receipts(store, 0))
+            tokens = sum(receipt.tokens for receipt in unit_receipts(LocalStorage(store), 0))
             assert heard == {"docs": 100, "tokens": tokens}  # once, however often it was written
         assert shard_files(stores[0]) == shard_files(stores[1])
 

@@ -165,7 +165,7 @@ class TestRun:
             workers.configure(SETTINGS, budget(1))
             for task in remaining_tasks(plan, {}):
                 assert [done.unit for done in workers.run([task], nobody, unwatched)] == [task.unit]
-        assert shard_files(job.directory) == expected
+        assert shard_files(job.storage.local("")) == expected
 
     def test_a_script_needs_no_main_guard(self, source: Path, tmp_path: Path) -> None:
         """And what it does is done once: it is not imported again by the workers."""

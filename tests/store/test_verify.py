@@ -207,7 +207,7 @@ class TestForgery:
         store = tokpress.build(
             source, tokenizer="bytes", out=tmp_path / "store", prompt_field="q", completion_field="a", max_length=12
         ).path
-        split = read_manifest(store).splits["train"]
+        split = read_manifest(LocalStorage(store)).splits["train"]
         reseal(store, splits={"train": msgspec.structs.replace(split, **{field: (getattr(split, field) or 0) + 1})})
         problems = [(problem.file, problem.message) for problem in verify_store(store).problems]
         assert problems == [(MANIFEST, "split train does not add up: learned tokens, continued or truncated records")]
