@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Unpack
 
 from tokpress.options import BuildOptions, PathLike, as_list, build_config
 from tokpress.run.coordinator import build_store, make_job
-from tokpress.run.job import Prepared
+from tokpress.run.messages import Prepared
 from tokpress.run.progress import Reporter
+from tokpress.storage import open_storage
 from tokpress.store.reader import Store, open_store
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def dry_run(
     """What `build` would take: time, disk and memory, from a small piece of the inputs."""
     from tokpress.run.projection import project
 
-    return project(make_job(as_list(inputs), out, build_config(tokenizer, options)))
+    storage = open_storage(out)
+    return project(make_job(as_list(inputs), storage, build_config(tokenizer, options)), storage)
 
 
 def open(path: PathLike, split: str = "train") -> Store:  # noqa: A001 - called as tokpress.open

@@ -25,6 +25,7 @@ SHARDS = "shards"
 REJECTS = "rejects"
 TOKENIZER = "tokenizer"
 PACKS = "packs"  # plans for packing; each is sealed by itself
+QUARANTINE = "quarantine"  # while a store is written: documents that no worker survives
 SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
 MASK = "mask"  # and this one, if a part of the documents is learned
 KEPT = "docs.parquet"  # and this one, with --keep
@@ -218,6 +219,15 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def path(self, extension: str) -> str:
         """One of its files, by its path inside the store; "json" is the receipt itself."""
         return f"{SHARDS}/{self.name}.{extension}"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A document that ended the worker that encoded it, alone, twice: it is a reject, and not tried again."""
+
+    unit: Count
+    input: Count
+    position: Count
+    reason: str
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

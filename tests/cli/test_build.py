@@ -16,7 +16,7 @@ import tokpress
 from tokpress.cli import show
 from tokpress.cli.show import ByteProgress, ConsoleReporter, number, parity_line, plural, safe, size
 from tokpress.records import Difference, Parity
-from tokpress.run.job import Advanced
+from tokpress.run.messages import Advanced
 
 from .conftest import TEXTS, Cli
 

@@ -6,7 +6,7 @@ import pytest
 
 from tokpress.cli import monitor
 from tokpress.cli.monitor import MonitorReporter
-from tokpress.run.job import Advanced, WorkerView
+from tokpress.run.messages import Advanced, WorkerView
 
 from .test_build import Clock, console
 

@@ -100,7 +100,7 @@ def kill_someone(process: subprocess.Popen[bytes], rng: random.Random) -> bool:
             children = [
                 child
                 for child in psutil.Process(process.pid).children()
-                if "tokpress.run.serve" in " ".join(child.cmdline())
+                if "tokpress.run.clusters.serve" in " ".join(child.cmdline())
             ]
             if not children:
                 return False

@@ -1,6 +1,6 @@
 """A disk that loses, when the power fails, whatever it was not told to sync.
 
-`Disk` stands in for `os` in `store/durable.py` and writes down every change in the order in which it happened.
+`Disk` stands in for `os` in a `LocalStorage` and writes down every change in the order in which it happened.
 `after_power_loss` makes the directory that a machine might find when it comes back after any of them: of each file what was
 synced, and of the rest nothing, a part, or other bytes; of each directory what was synced, and of the changes after that
 the first few, as a journal would keep them. It promises no more than POSIX does: a name is kept when the directory that it
@@ -58,7 +58,7 @@ class QuickDisk:
 
 
 class Disk(QuickDisk):
-    """`os`, as `store/durable.py` uses it, with a memory. Nothing is really synced: what would be kept is worked out."""
+    """`os`, as a `LocalStorage` uses it, with a memory. Nothing is really synced: what would be kept is worked out."""
 
     def __init__(self, *kept: Path) -> None:
         """Files that were there before and that nobody syncs are lost, but for those below `kept`."""

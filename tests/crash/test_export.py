@@ -19,7 +19,7 @@ from crash.building import check_honest
 from crash.power import SEED, Change, Disk, QuickDisk, after_power_loss, in_parts, power_loss
 from tokpress.formats import rows
 from tokpress.formats.target import METADATA
-from tokpress.store import durable
+from tokpress.storage import local
 
 EVERYTHING = os.environ.get("TOKPRESS_CRASH_EVERYTHING") == "1"
 
@@ -88,7 +88,7 @@ def test_after_random_kills_the_export_is_the_same(store: Path, tmp_path: Path, 
 def near(store: Path, quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The store, on the file system of `quick_path`, so that it can be linked; nothing waits for a disk, and parts that
     share a file are small enough for several of them."""
-    monkeypatch.setattr(durable, "os", QuickDisk())
+    monkeypatch.setattr(local, "os", QuickDisk())
     monkeypatch.setattr(rows.Sequences.ranges, "__defaults__", (3000,))
     return Path(shutil.copytree(store, quick_path / "store"))
 
@@ -96,7 +96,7 @@ def near(store: Path, quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def recorded(monkeypatch: pytest.MonkeyPatch, store: Path, to: str, out: Path, **options: Any) -> list[Change]:
     disk = Disk(store)
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "os", disk)
+        patch.setattr(local, "os", disk)
         tokpress.export(store, to=to, out=out, workers=2, **FORMATS[to], **options)
     return disk.changes
 
@@ -172,7 +172,7 @@ def adopt(given: Path, out: Path) -> tokpress.Store:
 def recorded_import(monkeypatch: pytest.MonkeyPatch, given: Path, out: Path) -> list[Change]:
     disk = Disk()
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "os", disk)
+        patch.setattr(local, "os", disk)
         adopt(given, out)
     return disk.changes
 

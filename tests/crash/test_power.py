@@ -13,8 +13,9 @@ import tokpress
 from crash.building import check_honest, contents, write_corpus
 from crash.power import Change, Disk, QuickDisk, after_power_loss, in_parts, power_loss
 from tokpress.run import coordinator
-from tokpress.run.inline import InlineWorker
-from tokpress.store import durable
+from tokpress.run.clusters.inline import InlineCluster
+from tokpress.storage import local
+from tokpress.storage.local import LocalStorage
 
 EVERYTHING = os.environ.get("TOKPRESS_CRASH_EVERYTHING") == "1"
 LOSSES = pytest.mark.parametrize("losses", in_parts(400 if EVERYTHING else 25, 25), ids=lambda part: f"from-{part[0]}")
@@ -28,8 +29,8 @@ SUPERVISED |= {"overlong": "split"}
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A continued run usually gets processes, to be safe from what killed the one before. And none waits for the disk,
     whose real power does not fail."""
-    monkeypatch.setattr(coordinator, "_executor", lambda job, **options: InlineWorker(job))
-    monkeypatch.setattr(durable, "os", QuickDisk())
+    monkeypatch.setattr(coordinator, "_cluster", lambda job, storage, **_: InlineCluster(job, storage))
+    monkeypatch.setattr(local, "os", QuickDisk())
 
 
 def build(inputs: list[Path], out: Path, **options: object) -> None:
@@ -39,7 +40,7 @@ def build(inputs: list[Path], out: Path, **options: object) -> None:
 def recorded(monkeypatch: pytest.MonkeyPatch, inputs: list[Path], out: Path, **options: object) -> list[Change]:
     disk = Disk()
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "os", disk)
+        patch.setattr(local, "os", disk)
         build(inputs, out, **options)
     return disk.changes
 
@@ -100,7 +101,7 @@ class TestDisk:
     @pytest.fixture
     def disk(self, monkeypatch: pytest.MonkeyPatch) -> Disk:
         disk = Disk()
-        monkeypatch.setattr(durable, "os", disk)
+        monkeypatch.setattr(local, "os", disk)
         return disk
 
     @pytest.fixture
@@ -121,78 +122,78 @@ class TestDisk:
     def test_a_file_that_was_not_synced_before_its_rename_is_there_and_wrong_inside(
         self, disk: Disk, store: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        file = durable.DurableFile(store / "a")
+        file = LocalStorage(store).create("a")
         file.write(b"content")
         with monkeypatch.context() as patch:
             patch.setattr(disk, "fsync", lambda descriptor: None)
             file.commit()
-        durable.sync_directory(store)
+        LocalStorage(store).barrier("")
         found = self.found(disk, store, "a")
         assert b"" in found
         assert None not in found
         assert len(found) > 5
 
     def test_a_name_is_kept_with_the_directory_that_it_stands_in(self, disk: Disk, store: Path) -> None:
-        with durable.DurableFile(store / "a") as file:
+        with LocalStorage(store).create("a") as file:
             file.write(b"content")
         assert self.found(disk, store, "a") == {None, b"content"}
-        durable.sync_directory(store)
+        LocalStorage(store).barrier("")
         assert self.found(disk, store, "a") == {b"content"}
 
     def test_a_rename_is_kept_with_the_directory_that_it_leads_into(self, disk: Disk, store: Path) -> None:
         for name in ("from", "from/moved"):
-            durable.make_directory(store / name)
-        durable.write_file(store / "from" / "moved" / "a", b"content")
-        durable.sync_directory(store / "from")
-        durable.sync_directory(store)
-        durable.move_directory(store / "from" / "moved", store / "moved")
-        durable.sync_directory(store / "from")
+            LocalStorage(store).prepare(name)
+        LocalStorage(store).put("from/moved/a", b"content")
+        LocalStorage(store).barrier("from")
+        LocalStorage(store).barrier("")
+        LocalStorage(store).rename("from/moved", "moved")
+        LocalStorage(store).barrier("from")
         assert self.found(disk, store, "moved/a") == {None, b"content"}
-        durable.sync_directory(store)
+        LocalStorage(store).barrier("")
         assert self.found(disk, store, "moved/a") == {b"content"}
         assert self.found(disk, store, "from/moved/a") == {None}
 
     def test_what_another_program_wrote_is_kept_if_it_is_synced(self, disk: Disk, store: Path) -> None:
         source = store.with_name("source")
         source.write_bytes(b"content")
-        durable.link_or_copy(source, store / "a")
-        durable.sync_directory(store)
+        LocalStorage(store).link(source, "a")
+        LocalStorage(store).barrier("")
         assert len(self.found(disk, store, "a")) > 5
-        durable.sync_file(source)
+        LocalStorage(store).sync(source)
         assert self.found(disk, store, "a") == {b"content"}
 
     def test_a_reserved_file_is_kept_from_each_write_on(
         self, disk: Disk, store: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        durable.reserve(store / "a", 8)
-        durable.write_at(store / "a", 4, [b"efgh"])
-        durable.sync_directory(store)
+        LocalStorage(store).reserve("a", 8)
+        LocalStorage(store).write_at("a", 4, [b"efgh"])
+        LocalStorage(store).barrier("")
         assert self.found(disk, store, "a") == {bytes(4) + b"efgh"}
         with monkeypatch.context() as patch:
             patch.setattr(disk, "fsync", lambda descriptor: None)
-            durable.write_at(store / "a", 0, [b"ab", b"cd"])
+            LocalStorage(store).write_at("a", 0, [b"ab", b"cd"])
         found = self.found(disk, store, "a")
         assert {bytes(4) + b"efgh", b"abcdefgh", b"ab\0\0efgh"} <= found
         assert {data[4:] for data in found if data} == {b"efgh"}
         assert len(found) > 5
 
     def test_one_that_is_written_through_a_map_when_it_is_synced(self, disk: Disk, store: Path) -> None:
-        durable.reserve(store / "a", 4)
-        durable.sync_directory(store)
+        LocalStorage(store).reserve("a", 4)
+        LocalStorage(store).barrier("")
         (store / "a").write_bytes(b"abcd")
         assert b"abcd" not in self.found(disk, store, "a")
-        durable.sync_file(store / "a")
+        LocalStorage(store).sync(store / "a")
         assert self.found(disk, store, "a") == {b"abcd"}
 
     def test_what_is_replaced_was_moved_away_before(self, disk: Disk, store: Path) -> None:
         """Whatever is synced: no disk can keep a directory in the place of one with something in it."""
         for name in ("new", "out", "aside"):
-            durable.make_directory(store / name)
-            durable.write_file(store / name / "a", name.encode())
-        durable.sync_directory(store)
-        durable.move_directory(store / "out", store / "aside" / "old")
-        durable.move_directory(store / "new", store / "out")
+            LocalStorage(store).prepare(name)
+            LocalStorage(store).put(f"{name}/a", name.encode())
+        LocalStorage(store).barrier("")
+        LocalStorage(store).rename("out", "aside/old")
+        LocalStorage(store).rename("new", "out")
         assert self.found(disk, store, "out/a") == {None, b"out", b"new"}
-        durable.sync_directory(store)
+        LocalStorage(store).barrier("")
         assert self.found(disk, store, "out/a") == {b"new"}
         assert self.found(disk, store, "aside/old/a") == {b"out"}

@@ -19,9 +19,8 @@ from tokpress.engines.base import Engine
 from tokpress.engines.load import fast_engine, load_files, reference_engine
 from tokpress.options import build_config
 from tokpress.records import Input, Reject
-from tokpress.run.job import Job
+from tokpress.run.messages import Job
 from tokpress.sources.fields import JsonFields
-from tokpress.storage.local import LocalStorage
 
 INPUT = Input(path="a.jsonl", format="jsonl", size=0, mtime_ns=0)
 Shape = Callable[[Sequence[Any]], tuple[DocumentBatch, list[Reject]]]
@@ -29,7 +28,7 @@ Shape = Callable[[Sequence[Any]], tuple[DocumentBatch, list[Reject]]]
 
 def job_for(tokenizer: str | Path, **options: Any) -> Job:
     config = build_config(tokenizer, options)  # type: ignore[arg-type]
-    return Job(storage=LocalStorage(Path("nowhere")), config=config, inputs=[INPUT], files=load_files(config.tokenizer))
+    return Job(url="nowhere", config=config, inputs=[INPUT], files=load_files(config.tokenizer))
 
 
 def engine_for(job: Job, *, fast: bool = False) -> Engine:

@@ -22,7 +22,7 @@ from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
 from tokpress.records import FileEntry, Split
-from tokpress.store import durable
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import write_manifest
 
 from . import readers
@@ -310,16 +310,16 @@ class TestAgain:
     def test_stopped_while_it_tidies_up_it_leaves_nothing_behind_the_next_time(
         self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from tokpress.formats import target
+        delete_prefix = LocalStorage.delete_prefix
 
-        def stop(directory: Path) -> None:
+        def stop(storage: LocalStorage, prefix: str) -> None:
             if (tmp_path / "out").exists():
                 raise StoppedError
-            durable.remove_tree(directory)
+            delete_prefix(storage, prefix)
 
         store = make_store(LENGTHS)
         with monkeypatch.context() as patch:
-            patch.setattr(target, "remove_tree", stop)
+            patch.setattr(LocalStorage, "delete_prefix", stop)
             with pytest.raises(StoppedError):
                 tokpress.export(store, to="dolma", out=tmp_path / "out")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.partial"]

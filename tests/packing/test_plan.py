@@ -24,9 +24,9 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.packing import open_packing
 from tokpress.packing.bestfit import BestFitPacking
 from tokpress.packing.plan import FILES, INDEX, PlanIndex, _sealed
+from tokpress.storage import local
 from tokpress.storage.local import LocalStorage
 from tokpress.storage.lock import LOCK, WriterLock
-from tokpress.store import durable
 from tokpress.store.manifest import encode, read_record
 
 from .conftest import MakeStore
@@ -331,7 +331,7 @@ class TestKilled:
     ) -> None:
         """A file system may keep the changes of a directory in any order, if it is not told to sync them."""
         disk = Disk()
-        monkeypatch.setattr(durable, "os", disk)
+        monkeypatch.setattr(local, "os", disk)
         tokpress.pack(store.path, seq_len=10, method="bestfit")
         plan = store.path / "packs" / "train-bestfit-10"
         done = [(change.kind, change.to or change.path) for change in disk.changes]

@@ -132,7 +132,7 @@ def test_however_much_of_it_was_there_already(
 ) -> None:
     """A run that goes on after any receipts ends with the same bytes."""
     from tokpress.run import coordinator
-    from tokpress.run.inline import InlineWorker
+    from tokpress.run.clusters.inline import InlineCluster
 
     folder = tmp_path_factory.mktemp("resumed")
     inputs = write(folder / "in", corpus)
@@ -147,7 +147,7 @@ def test_however_much_of_it_was_there_already(
         (whole.path / shard.path("json")).unlink()
         (whole.path / shard.path("bin")).write_bytes(b"half")
     with pytest.MonkeyPatch.context() as patch:  # in this process: a continued run usually gets processes
-        patch.setattr(coordinator, "_executor", lambda job, **options: InlineWorker(job))
+        patch.setattr(coordinator, "_cluster", lambda job, storage, **_: InlineCluster(job, storage))
         resumed = tokpress.build(inputs, **options, **cuts, **used)
     assert stored(resumed.path) == expected
     assert resumed.verify().ok

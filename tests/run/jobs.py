@@ -12,9 +12,13 @@ from tokpress.documents.frame import frame_for
 from tokpress.engines.load import load_files, reference_engine
 from tokpress.records import REJECTS, SHARDS, Counts, FileEntry, Plan, Receipt
 from tokpress.run.budget import Budget
+from tokpress.run.clusters.base import Cluster
+from tokpress.run.clusters.inline import InlineCluster
+from tokpress.run.clusters.processes import ProcessCluster
 from tokpress.run.gate import Room
-from tokpress.run.job import Job, Settings
+from tokpress.run.messages import Job, Settings
 from tokpress.run.plan import make_plan
+from tokpress.run.scheduler import Scheduler
 from tokpress.sources.files import discover
 from tokpress.storage.local import LocalStorage
 from tokpress.store import unfinished as output
@@ -34,11 +38,35 @@ def begin(
     )
     files = load_files(config.tokenizer)
     info = reference_engine(files, "text").info
-    job = Job(storage=LocalStorage(directory), config=config, inputs=discover(inputs, config.read), files=files)
+    job = Job(url=str(directory), config=config, inputs=discover(inputs, config.read), files=files)
     plan = make_plan(job.inputs, config, info, frame_for(config.tokenizer, info))
     directory.mkdir(parents=True, exist_ok=True)
     output.begin(LocalStorage(directory), plan, files)
     return job, plan
+
+
+class Workers:
+    """A scheduler and its cluster, entered and left together."""
+
+    def __init__(self, job: Job, cluster: Cluster, *, doc_timeout: float = 60) -> None:
+        self.cluster = cluster
+        self.scheduler = Scheduler(cluster, LocalStorage(job.url), job.inputs, doc_timeout=doc_timeout)
+        self.scheduler.start()
+        self.prepare, self.configure, self.run = self.scheduler.prepare, self.scheduler.configure, self.scheduler.run
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.cluster.__exit__(*error)
+
+
+def in_processes(job: Job, count: int, *, doc_timeout: float, pin: Sequence[set[int]] = ()) -> Workers:
+    return Workers(job, ProcessCluster(job, count, pin=pin), doc_timeout=doc_timeout)
+
+
+def inline(job: Job) -> Workers:
+    return Workers(job, InlineCluster(job, LocalStorage(job.url)))
 
 
 def budget(workers: int, memory_bytes: int = 10**12) -> Budget:

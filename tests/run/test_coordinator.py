@@ -30,8 +30,8 @@ from tokpress.errors import (
 from tokpress.machine import usable_cores
 from tokpress.records import MANIFEST, PLAN, Input, Manifest, Parity, Plan, TokenizerFiles, TokenizerInfo
 from tokpress.run import coordinator, worker
-from tokpress.run.inline import InlineWorker
-from tokpress.run.job import Advanced, FirstDocument
+from tokpress.run.clusters.inline import InlineCluster
+from tokpress.run.messages import Advanced, FirstDocument
 from tokpress.run.plan import make_plan
 from tokpress.run.progress import Reporter
 from tokpress.storage.lock import LOCK, WriterLock
@@ -187,7 +187,9 @@ class TestOutputDirectory:
         assert [shard.unit for shard in shards] == [0, 0, 0, 0, 1, 1]
         (out / MANIFEST).unlink()
         (out / shards[lost].path("json")).unlink()
-        monkeypatch.setattr(coordinator, "_executor", lambda job, **_: InlineWorker(job))  # it need not be a process
+        monkeypatch.setattr(
+            coordinator, "_cluster", lambda job, storage, **_: InlineCluster(job, storage)
+        )  # it need not be a process
         assert tokpress.build(source, **options).num_docs == 50
         assert stored(out) == before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,15 +21,18 @@ from tokpress.errors import NotEnoughMemory
 from tokpress.run.budget import plan_budget
 from tokpress.run.gate import Gate, Room
 from tokpress.run.progress import Reporter
+from tokpress.storage.base import Storage
 from tokpress.store import unfinished as output
 
 ROOM = Room(ordinary=10, share=100, most=1000, budget=5000)
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Callable[[], Gate]:
-    (tmp_path / "plan.json").touch()
-    return lambda: Gate(tmp_path / "plan.json", ROOM)
+def gate(tmp_path: Path) -> Iterator[Callable[[], Gate]]:
+    (tmp_path / "lock").touch()
+    opened = os.open(tmp_path / "lock", os.O_RDONLY)
+    yield lambda: Gate(ROOM, opened)
+    os.close(opened)
 
 
 @pytest.fixture
@@ -101,9 +105,10 @@ class TestTurns:
         self, gate: Callable[[], Gate], waiting: Callable[[Gate, int], threading.Event], tmp_path: Path
     ) -> None:
         code = f"""
-from pathlib import Path
+import os
 from tokpress.run.gate import Gate, Room
-Gate(Path({str(tmp_path / "plan.json")!r}), Room(ordinary=10, share=100, most=1000, budget=5000)).wait_for(500, "a")
+lock = os.open({str(tmp_path / "lock")!r}, os.O_RDONLY)
+Gate(Room(ordinary=10, share=100, most=1000, budget=5000), lock).wait_for(500, "a")
 print("inside", flush=True)
 input()
 """
@@ -123,10 +128,10 @@ class TestTooLarge:
             gate().wait_for(1001, "a.jsonl")
 
     @pytest.mark.parametrize("workers", [1, 2, 8])
-    def test_the_memory_it_asks_for_is_enough(self, tmp_path: Path, workers: int) -> None:
+    def test_the_memory_it_asks_for_is_enough(self, workers: int) -> None:
         need = 5 * 10**9
         with pytest.raises(NotEnoughMemory) as error:
-            Gate(tmp_path, plan_budget(4 * 10**9, workers, 3 * 10**8, 100).room).wait_for(need, "a.jsonl")
+            Gate(plan_budget(4 * 10**9, workers, 3 * 10**8, 100).room).wait_for(need, "a.jsonl")
         asked = parse_size(re.search(r"--memory (\d+GB)", str(error.value))[1])  # type: ignore[index]
         assert plan_budget(asked, workers, 3 * 10**8, 100).room.most >= need
 
@@ -153,12 +158,12 @@ class TestBuild:
         self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         told: list[int] = []
-        begun: list[Path] = []
+        begun: list[str] = []
         begin = output.begin
 
-        def note(directory: Path, *arguments: Any) -> None:
-            begun.append(directory)
-            begin(directory, *arguments)
+        def note(storage: Storage, *arguments: Any) -> None:
+            begun.append(storage.url)
+            begin(storage, *arguments)
 
         monkeypatch.setattr(output, "begin", note)
 
@@ -170,7 +175,7 @@ class TestBuild:
         options: dict[str, Any] = {"workers": 4, "memory": "700MB", "overwrite": True, "reporter": Listener()}
         store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "tight", **options)
         assert told
-        assert begun == [whole.path, store.path]  # fewer go on with what there is, also with --overwrite
+        assert begun == [whole.url, store.url]  # fewer go on with what there is, also with --overwrite
         assert store.manifest.run["workers"] == told[-1]
         assert store.manifest.run["peak_memory_bytes"] < 1.1 * 700e6
         assert stored(store.path) == stored(whole.path)

@@ -23,6 +23,7 @@ from tokpress.records import STDIN, Input, Plan, Slice, TokenizerInfo
 from tokpress.run import plan
 from tokpress.run.coordinator import make_job
 from tokpress.run.plan import cut_units, make_plan
+from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode
 
 
@@ -214,7 +215,7 @@ class TestOtherOptions:
             if options["tokenizer"] == "bytes":
                 options |= {"eos_token": None, "bos_token": None}
             config = build_config(options.pop("tokenizer"), options)  # type: ignore[arg-type]
-            job = make_job(["a.jsonl"], "out", config)
+            job = make_job(["a.jsonl"], LocalStorage("out"), config)
             info = reference_engine(job.files, config.tokenizer.special_tokens).info
             below = threshold_for(config, job.inputs)
             return config, make_plan(job.inputs, config, info, frame_for(config.tokenizer, info), below)

@@ -12,6 +12,7 @@ from tokpress.run import projection
 from tokpress.run.budget import PARENT_BYTES
 from tokpress.run.coordinator import make_job
 from tokpress.run.projection import Projection, project
+from tokpress.storage.local import LocalStorage
 
 from .jobs import write_texts
 
@@ -28,8 +29,9 @@ def projected(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Of three units, all of them sampled, on a machine of eight cores."""
     monkeypatch.setattr(projection, "usable_cores", lambda: 8)
     monkeypatch.setattr(projection, "perf_counter", iter([100.0, 100.0 + _SECONDS]).__next__)
-    job = make_job([source], tmp_path / "store", build_config("bytes", {"unit_size": source.stat().st_size // 3}))
-    return project(job)[1]
+    storage = LocalStorage(tmp_path / "store")
+    job = make_job([source], storage, build_config("bytes", {"unit_size": source.stat().st_size // 3}))
+    return project(job, storage)[1]
 
 
 class TestProjection:

@@ -9,7 +9,7 @@ import pytest
 import tokpress
 from tokpress.errors import TooManyRejects
 from tokpress.records import BAD_JSON, EMPTY, OVERLONG, Reject
-from tokpress.run.job import Advanced, Done
+from tokpress.run.messages import Advanced, Done
 from tokpress.run.progress import Reporter
 from tokpress.run.tally import Tally
 

@@ -30,7 +30,7 @@ from tokpress.engines.base import Engine
 from tokpress.engines.load import reference_engine
 from tokpress.records import MANIFEST, Counts, Place, Receipt, Reject
 from tokpress.run import worker as worker_module
-from tokpress.run.job import Advanced, Done, Encoding, Message, Task
+from tokpress.run.messages import Advanced, Done, Encoding, Message, Prepare, Task
 from tokpress.run.tasks import continued
 from tokpress.run.worker import Worker
 from tokpress.storage.local import LocalStorage
@@ -262,7 +262,7 @@ class Unit:
         assert len(plan.units) == 1
         self.directory = directory
         self.task = Task(unit=0, slices=plan.units[0])
-        self.worker = Worker(self.job)
+        self.worker = Worker(self.job, LocalStorage(self.job.url))
         self.worker.configure(SETTINGS)
         self.heard: list[Message] = []
 
@@ -337,7 +337,7 @@ class TestFailure:
             unit = Unit(tmp_path, inputs)
             with pytest.raises(RuntimeError):
                 unit.run()
-        again = Worker(unit.job)
+        again = Worker(unit.job, LocalStorage(unit.job.url))
         again.configure(SETTINGS)
         again.run(unit.task, unit.heard.append)
         again.settle(unit.heard.append)
@@ -478,8 +478,8 @@ class TestEngine:
 
         monkeypatch.setattr(worker_module, "reference_engine", load)
         job, plan = begin(tmp_path, inputs, unit_bytes=3000)
-        worker = Worker(job)
-        worker.prepare()
+        worker = Worker(job, LocalStorage(job.url))
+        worker.prepare(Prepare())
         worker.configure(SETTINGS)
         for number, slices in enumerate(plan.units):
             worker.run(Task(unit=number, slices=slices), lambda message: None)
@@ -488,7 +488,7 @@ class TestEngine:
 
     def test_what_it_found_out_is_for_all_workers(self, tmp_path: Path, inputs: list[Path]) -> None:
         job, plan = begin(tmp_path, inputs)
-        prepared = Worker(job).prepare()
+        prepared = Worker(job, LocalStorage(job.url)).prepare(Prepare())
         assert prepared.info == plan.tokenizer
         assert (prepared.parity.outcome, prepared.parity.engine) == ("not-needed", "bytes")
         assert prepared.frame.eos_id == 256

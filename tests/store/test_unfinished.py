@@ -31,7 +31,7 @@ from tokpress.records import (
     Slice,
     TokenizerFiles,
 )
-from tokpress.run.job import Task
+from tokpress.run.messages import Task
 from tokpress.run.tasks import continued, remaining_tasks
 from tokpress.storage.local import LocalStorage, LocalUpload
 from tokpress.storage.lock import LOCK

@@ -1,6 +1,13 @@
 """The `tokpress` command: one file a verb, loaded when it is used.
 
 In: arguments. Out: text for people on standard error, results on standard output, an exit code (docs in `tokpress --help`).
+
+    build, pack, inspect, verify, export, import_, diagnose, bench, train_tokenizer, demo    one a verb
+    options     options that several verbs have
+    supervised  options of `build` for supervised data and splits
+    show        what a build says to a terminal or a log
+    monitor     the table of workers (--monitor)
+    printable   text that cannot change the terminal it is shown on
 """
 
 from __future__ import annotations

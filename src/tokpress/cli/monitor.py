@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tokpress.cli.show import ConsoleReporter, number, size
-from tokpress.run.job import Advanced, WorkerView
+from tokpress.run.messages import Advanced, WorkerView
 
 
 class MonitorReporter(ConsoleReporter):

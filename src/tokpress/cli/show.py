@@ -14,7 +14,7 @@ from tokpress.cli.printable import printable
 from tokpress.documents.frame import Frame
 from tokpress.errors import NotEnoughMemory
 from tokpress.records import STDIN, Input, Manifest, Parity, TokenizerInfo
-from tokpress.run.job import Advanced, FirstDocument
+from tokpress.run.messages import Advanced, FirstDocument
 from tokpress.run.progress import Reporter
 
 _BAR_SECONDS = 0.5

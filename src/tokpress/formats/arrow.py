@@ -7,7 +7,6 @@ above them: `datasets.load_from_disk(OUT)` gives all splits, `load_from_disk(OUT
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,7 +39,7 @@ class ArrowFormat(Format):
         described: dict[str, bytes] = {}
         for split in export.splits:
             parts = [part for part in written.values() if part.note["split"] == split]
-            names = [Path(name).name for part in parts for name in part.files]
+            names = [name.rpartition("/")[2] for part in parts for name in part.files]
             key = hashlib.sha256(msgspec.json.encode((export.store.fingerprint, export.options, split))).hexdigest()[
                 :16
             ]

@@ -1,12 +1,21 @@
 """The run: from inputs and a tokenizer to a finished store.
 
-In: a `BuildConfig` and what a user named as inputs. Out: a store. This is the one room that knows the others.
+In: a `BuildConfig` and what a user named as inputs. Out: a store. This is the one package that knows the others.
 
+    coordinator   the whole build: prove parity, run every unit, write the manifest
     plan          inputs -> units of about equal size
-    worker        one unit -> its shards: read, encode, audit, frame, write
-    shape         ids -> documents as they are stored: frame, loss mask, length
-    splits        which split a record belongs to
-    coordinator   prove parity, run every unit, write the manifest
+    tasks         plan and receipts -> what is left to do
+    scheduler     who does which unit, and what becomes of it when a worker dies
+    quarantine    which document killed the worker
+    clusters/     where workers run
+    messages      what scheduler and workers say to each other
+    worker        one unit -> its shards: read, encode, audit, shape, write
+    budget        memory and cores -> how many workers, and how much text at a time
+    gate          large records take turns
     progress      what a caller is told while it runs
-    deep          re-encode a sample of a finished store from its sources
+    tally         the counters of a run
+    profiles      --profile FILE
+    projection    build --dry-run: what a run would take
+    measure       tokpress bench: ways to encode, numbers of workers
+    deep          verify --deep: re-encode a sample of a finished store from its sources
 """

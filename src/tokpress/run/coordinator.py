@@ -7,14 +7,9 @@ when its receipt exists, a store when its manifest does.
 from __future__ import annotations
 
 import os
-import pstats
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Protocol
 
 import msgspec
 
@@ -27,10 +22,13 @@ from tokpress.errors import NotEnoughMemory, UsageError
 from tokpress.machine import cpu_sets, usable_cores
 from tokpress.records import STDIN, Input, Plan, Slice
 from tokpress.run.budget import Budget, plan_budget
-from tokpress.run.job import PROFILE_PART, Advanced, Done, Job, Prepared, Settings, Task, WorkerView
-from tokpress.run.local import LocalWorkers
+from tokpress.run.clusters.base import Cluster
+from tokpress.run.clusters.processes import ProcessCluster
+from tokpress.run.messages import Job, Settings, Task
 from tokpress.run.plan import default_unit_bytes, make_plan, val_below_of
+from tokpress.run.profiles import join_profiles
 from tokpress.run.progress import Reporter
+from tokpress.run.scheduler import Scheduler
 from tokpress.run.tally import Tally
 from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import discover
@@ -44,27 +42,6 @@ from tokpress.store.seal import seal_store
 SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
 
 
-class Executor(Protocol):
-    """Where units are run: inside this process, in local processes."""
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def peak_bytes(self) -> int: ...
-
-    def prepare(self) -> Prepared: ...
-
-    def configure(self, settings: Settings, budget: Budget) -> None: ...
-
-    def run(
-        self,
-        tasks: Sequence[Task],
-        heard: Callable[[int, Advanced], None],
-        watched: Callable[[list[WorkerView]], None],
-    ) -> Iterator[Done]: ...
-
-
 def build_store(
     inputs: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str] | Storage,
@@ -74,31 +51,29 @@ def build_store(
     reporter: Reporter | None = None,
 ) -> Store:
     reporter = reporter or Reporter()
-    job = make_job(inputs, out, config)
-    storage, found = job.storage, job.inputs
+    storage = open_storage(out)
+    job = make_job(inputs, storage, config)
     with storage.lock():
         old = None if overwrite else unfinished.stored_plan(storage)
         if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
             # The tokenizer is known: what else differs, or that all is done, can be said before it is loaded.
             frame = frame_for(config.tokenizer, old.tokenizer)
-            unfinished.check_same_plan(storage, make_plan(found, config, old.tokenizer, frame, val_below_of(old)))
+            unfinished.check_same_plan(storage, make_plan(job.inputs, config, old.tokenizer, frame, val_below_of(old)))
             if unfinished.is_finished(storage):
                 reporter.already_finished(storage.url)
                 return Store(storage, read_manifest(storage))
-        return _run_with_fewer_and_fewer(job, reporter, overwrite=overwrite, resuming=old is not None)
+        with _cluster(job, storage, resuming=old is not None) as cluster:
+            return _run(job, storage, cluster, reporter, old)
 
 
-def make_job(
-    inputs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | Storage, config: BuildConfig
-) -> Job:
+def make_job(inputs: Sequence[str | os.PathLike[str]], storage: Storage, config: BuildConfig) -> Job:
     """What is to be done, after all that can be checked without reading text was checked."""
     check_options(config, [os.fspath(argument) for argument in inputs])
-    storage = open_storage(out)
     unfinished.check_output(storage)
     found = [*discover(inputs, reading(config)), *_val_inputs(inputs, config)]
     files = load_files(config.tokenizer)
     load_template(config.template, files, None, found)  # what is wrong with it is said now
-    return Job(storage=storage, config=config, inputs=found, files=files)
+    return Job(url=storage.url, config=config, inputs=found, files=files)
 
 
 def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig) -> list[Input]:
@@ -112,33 +87,17 @@ def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig) -
     return [msgspec.structs.replace(source, split=VAL) for source in val]
 
 
-def _run_with_fewer_and_fewer(job: Job, reporter: Reporter, *, overwrite: bool, resuming: bool) -> Store:
-    """Runs the job; where a record does not fit beside so many workers, goes on with half as many."""
-    peak_bytes = 0
-    while True:
-        with _executor(job, resuming=resuming) as executor:
-            tally = Tally(job.config.check.max_rejects, reporter, peak_bytes)
-            try:
-                return _run(job, executor, tally, reporter, overwrite=overwrite)
-            except NotEnoughMemory as error:
-                if executor.count == 1:
-                    raise
-                reporter.too_many_workers(error, fewer=executor.count // 2)
-            peak_bytes = max(peak_bytes, executor.peak_bytes)
-            resources = msgspec.structs.replace(job.config.resources, workers=executor.count // 2)
-        job = replace(job, config=msgspec.structs.replace(job.config, resources=resources))
-        overwrite, resuming = False, True
-
-
-def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, overwrite: bool) -> Store:
-    storage, config = job.storage, job.config
-    prepared = executor.prepare()
+def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: Plan | None) -> Store:
+    config, resources = job.config, job.config.resources
+    tally = Tally(config.check.max_rejects, reporter)
+    scheduler = Scheduler(cluster, storage, job.inputs, doc_timeout=resources.doc_timeout)
+    scheduler.start()
+    prepared = scheduler.prepare()
     reporter.prepared(job.inputs, prepared.info, prepared.frame)
     reporter.proved(prepared.parity)
     if prepared.first_document is not None:
         reporter.first_document(prepared.first_document)
 
-    old = None if overwrite else unfinished.stored_plan(storage)
     val_below = threshold_for(config, job.inputs) if old is None else val_below_of(old)
     plan = make_plan(job.inputs, config, prepared.info, prepared.frame, val_below)
     if old is None:
@@ -153,47 +112,43 @@ def _run(job: Job, executor: Executor, tally: Tally, reporter: Reporter, *, over
         docs = sum(receipt.counts.written for unit in receipts.values() for receipt in unit)
         reporter.resuming(units=len(plan.units), units_left=len(tasks), docs=docs)
 
-    resources = config.resources
-    budget = plan_budget(
-        resources.memory_bytes, resources.workers, prepared.footprint, len(tasks), prepared.memory_per_byte
-    )
-    cores = resources.workers or usable_cores()
-    settings = Settings(
-        engine=prepared.parity.engine,
-        batch_bytes=resources.batch_bytes or budget.batch_bytes,
-        threads=max(cores // budget.workers, 1),
-        val_below=val_below,
-        room=budget.room,
-    )
-    executor.configure(settings, budget)
+    def settle(workers: int | None) -> tuple[Settings, Budget]:
+        budget = plan_budget(resources.memory_bytes, workers, prepared.footprint, len(tasks), prepared.memory_per_byte)
+        return Settings(
+            engine=prepared.parity.engine,
+            batch_bytes=resources.batch_bytes or budget.batch_bytes,
+            threads=max((workers or usable_cores()) // budget.workers, 1),
+            val_below=val_below,
+            room=budget.room,
+        ), budget
+
+    def settle_for_fewer(workers: int, why: NotEnoughMemory) -> tuple[Settings, Budget]:
+        reporter.too_many_workers(why, fewer=workers)
+        return settle(workers)
+
+    scheduler.configure(*settle(resources.workers))
     reporter.started(sum(sizes[task.unit] for task in tasks))
     started = perf_counter()
     try:
         for group in _in_order(tasks) if config.read.limit is not None else [tasks]:
             group = [_limited(task, config.read.limit, receipts) for task in group]
-            for done in executor.run(group, tally.heard, reporter.watched):
-                receipts[done.unit] = unfinished.unit_receipts(storage, done.unit)
+            for done in scheduler.run(
+                group, tally.heard, reporter.watched, receipts=receipts, configure=settle_for_fewer
+            ):
+                receipts[done.unit] = done.receipts
                 tally.finished(done)
         tally.check_rejects()
     finally:
         reporter.stopped()
     if resources.profile:
-        _join_profiles(Path(resources.profile))
+        join_profiles(resources.profile)
     unfinished.remove_strays(storage, receipts)
     facts = tally.facts(
-        workers=budget.workers, threads=settings.threads, peak_bytes=executor.peak_bytes, started=started
+        workers=scheduler.count, threads=scheduler.threads, peak_bytes=cluster.peak_bytes, started=started
     )
     manifest = seal_store(storage, plan, config, prepared.frame, receipts, prepared.parity, facts)
     reporter.finished(manifest)
     return Store(storage, manifest)
-
-
-def _join_profiles(path: Path) -> None:
-    parts = [str(part) for part in path.parent.glob(f"{path.name}{PROFILE_PART}*")]
-    if parts:
-        pstats.Stats(*parts).dump_stats(path)
-    for part in parts:
-        Path(part).unlink()
 
 
 def _in_order(tasks: Sequence[Task]) -> list[list[Task]]:
@@ -205,21 +160,23 @@ def _limited(task: Task, limit: int | None, receipts: unfinished.Receipts) -> Ta
     if limit is None:
         return task
     before = sum(receipt.counts.written for unit in range(task.unit + 1) for receipt in receipts.get(unit, []))
-    return replace(task, limit=max(limit - before, 0))
+    return msgspec.structs.replace(task, limit=max(limit - before, 0))
 
 
-def _executor(job: Job, *, resuming: bool) -> AbstractContextManager[Executor]:
+def _cluster(job: Job, storage: Storage, *, resuming: bool) -> Cluster:
     """No process for what is done before it would have started, nor for one worker that was asked for, nor for a pipe that
     only this one can read. A run that is continued always gets processes: the one before may have died of a document."""
     resources = job.config.resources
     small = resources.workers is None and sum(source.size for source in job.inputs) < SMALL_BYTES
     alone = small or resources.workers == 1
     if (alone and not resuming) or any(source.path == STDIN for source in job.inputs):
-        from tokpress.run.inline import InlineWorker  # it brings all that a worker needs; else only workers load that
+        from tokpress.run.clusters.inline import (
+            InlineCluster,  # it brings all that a worker needs; else only workers do
+        )
 
-        return InlineWorker(job)
+        return InlineCluster(job, storage)
     count = min(resources.workers or usable_cores(), _most_units(job))
-    return LocalWorkers(job, count, doc_timeout=resources.doc_timeout, pin=cpu_sets(resources.pin))
+    return ProcessCluster(job, count, pin=cpu_sets(resources.pin))
 
 
 def _most_units(job: Job) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -55,7 +54,9 @@ def reencode_sample(store: Store, docs: int) -> Reencoded:
                     message = f"holds no document at position {position:,} any more, where document {i:,} came from"
                     problems.append(Problem(path, message))
                 elif not again.holds(record, i):
-                    message = f"document {i:,} is not what the reference makes of {Path(path).name} at {position:,}"
+                    message = (
+                        f"document {i:,} is not what the reference makes of {path.rpartition('/')[2]} at {position:,}"
+                    )
                     problems.append(Problem(f"{SHARDS}/{store.shard_of(i)}.bin", message))
         except InputError as error:
             problems.append(Problem(path, f"its documents cannot be compared: {error}"))

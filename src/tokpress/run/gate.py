@@ -5,7 +5,7 @@ In: how much memory a worker is about to need. Out: nothing, as soon as it may h
 A worker's share of the budget is enough for a batch, and for records many times larger than that. A record beyond the share
 uses memory that others may be using, so its worker waits until no other one is busy with more than an ordinary batch. What
 cannot fit even so is an error and not a reject: whether a document is stored must not depend on `--memory`. The turns are
-a lock that the kernel holds: a worker that dies with it gives it back.
+a lock of this host that the kernel holds: a worker that dies with it gives it back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from tokpress.errors import NotEnoughMemory
 
@@ -29,7 +28,8 @@ class Room:
 
 
 class Gate:
-    def __init__(self, lock: Path, room: Room) -> None:
+    def __init__(self, room: Room, lock: int | None = None) -> None:
+        """`lock` is a descriptor that all workers of this host inherited; None: there is only one."""
         self._lock = lock
         self._room = room
         self._descriptor = -1
@@ -46,10 +46,10 @@ class Gate:
                 f"--memory {-(-(self._room.budget - self._room.most + 2 * need) // 10**9)}GB."
             )
         kind = fcntl.LOCK_SH if need <= self._room.share else fcntl.LOCK_EX
-        if self._held in (kind, fcntl.LOCK_EX):
+        if self._lock is None or self._held in (kind, fcntl.LOCK_EX):
             return
-        if self._descriptor < 0:
-            self._descriptor = os.open(self._lock, os.O_RDONLY | os.O_CLOEXEC)
+        if self._descriptor < 0:  # opened anew: locks of one that was inherited would be everybody's
+            self._descriptor = os.open(f"/proc/self/fd/{self._lock}", os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(self._descriptor, kind)
         self._held = kind
 

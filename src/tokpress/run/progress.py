@@ -12,7 +12,7 @@ from time import perf_counter
 from tokpress.documents.frame import Frame
 from tokpress.errors import NotEnoughMemory
 from tokpress.records import Input, Manifest, Parity, TokenizerInfo
-from tokpress.run.job import Advanced, FirstDocument, WorkerView
+from tokpress.run.messages import Advanced, FirstDocument, WorkerView
 
 
 class Reporter:

@@ -13,9 +13,10 @@ import msgspec
 from tokpress.machine import usable_cores
 from tokpress.records import STDIN
 from tokpress.run.budget import MAX_BATCH_BYTES, PARENT_BYTES, READ_COST
-from tokpress.run.job import Job, Prepared, Settings
+from tokpress.run.messages import Job, Prepare, Prepared, Settings
 from tokpress.run.plan import make_plan
 from tokpress.run.worker import Worker
+from tokpress.storage.base import Storage
 
 _SAMPLE_BYTES = 24 * 10**6
 _WORKER_START_SECONDS = 2.0
@@ -39,10 +40,10 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[ForWorkers]
 
 
-def project(job: Job) -> tuple[Prepared, Projection]:
+def project(job: Job, storage: Storage) -> tuple[Prepared, Projection]:
     """Encodes the beginnings of a few units and extrapolates. Raises what the run itself would raise at its start."""
-    worker = Worker(job)
-    prepared = worker.prepare()
+    worker = Worker(job, storage)
+    prepared = worker.prepare(Prepare())
     worker.configure(Settings(engine=prepared.parity.engine, batch_bytes=MAX_BATCH_BYTES, threads=1))
     plan = make_plan(job.inputs, job.config, prepared.info, prepared.frame)
     began = perf_counter()

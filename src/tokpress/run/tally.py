@@ -14,7 +14,7 @@ from typing import Any
 
 from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
 from tokpress.records import Receipt, Reject
-from tokpress.run.job import Advanced, Done
+from tokpress.run.messages import Advanced, Done
 from tokpress.run.progress import Reporter
 
 _EXAMPLES = 3
@@ -22,10 +22,9 @@ _PACKAGES = ("tokpress", "gigatoken", "tokenizers", "sentencepiece", "tiktoken",
 
 
 class Tally:
-    def __init__(self, max_rejects: str, reporter: Reporter, peak_bytes: int = 0) -> None:
+    def __init__(self, max_rejects: str, reporter: Reporter) -> None:
         self._max_rejects = max_rejects
         self._reporter = reporter
-        self._peak_bytes = peak_bytes  # of what was tried before
         self._began = perf_counter()
         self._examples: list[Reject] = []
         self._stages: Counter[str] = Counter()
@@ -74,7 +73,7 @@ class Tally:
             "stage_seconds": stages,
             "bottleneck": max(stages, key=lambda stage: stages[stage]) if stages else None,
             "cpu_use": round(self._cpu_seconds / (encoding * workers), 3),
-            "peak_memory_bytes": max(peak_bytes, self._peak_bytes),
+            "peak_memory_bytes": peak_bytes,
             "workers": workers,
             "threads": threads,
             "python": platform.python_version(),

@@ -8,12 +8,12 @@ unless its template is Python or a batch has to be taken apart because a documen
 from __future__ import annotations
 
 import cProfile
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter, process_time
 
+import msgspec
 import psutil
 import pyarrow as pa
 
@@ -27,27 +27,33 @@ from tokpress.documents.templates import reading
 from tokpress.engines.base import Engine, concat_tokens
 from tokpress.engines.choice import FAST, choose_engine, engine_named
 from tokpress.engines.load import FAST_KINDS, reference_engine
-from tokpress.engines.parity import ALL, Auditor
+from tokpress.engines.parity import Auditor
 from tokpress.errors import TokenizerError
-from tokpress.records import ON_REQUEST, PLAN, Input, Reject, Slice
+from tokpress.records import ON_REQUEST, Input, Reject, Slice
 from tokpress.run.budget import READ_COST
 from tokpress.run.gate import Gate
-from tokpress.run.job import (
-    PROFILE_PART,
+from tokpress.run.messages import (
     Advanced,
     Done,
+    Encoded,
     Encoding,
     FirstDocument,
     Job,
-    Message,
+    Order,
+    Preload,
+    Prepare,
     Prepared,
+    Reply,
     Settings,
+    Settle,
     Task,
 )
+from tokpress.run.profiles import write_part
 from tokpress.run.progress import StageClock
 from tokpress.sources.base import Growing, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
+from tokpress.storage.base import Storage
 from tokpress.store.writer import ShardWriter, write_batch
 
 _SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
@@ -55,14 +61,17 @@ _SAMPLE_DOC_BYTES = 32 * 1024
 _SHOWN_TOKENS = 12
 _SAMPLE_GROWTH = 16  # times its size that text may have after its template, where a sample is looked at
 _MANY_REJECTS = 1000  # held back; more are told at once, so that a hopeless run stops early
-Say = Callable[[Message], None]
+Say = Callable[[Reply], None]
 
 
 class Worker:
     """Encodes units. Made once in each process: the tokenizer is loaded once."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, storage: Storage, gate: int | None = None) -> None:
+        """`gate` is the descriptor of the lock that the workers of this host share."""
         self._job = job
+        self._storage = storage
+        self._lock = gate
         self._reference = reference_engine(job.files, job.config.tokenizer.special_tokens)
         self._frame = frame_for(job.config.tokenizer, self._reference.info)
         self._shaper = Shaper(job.config, job.inputs, job.files, self._frame, self._reference)
@@ -75,7 +84,23 @@ class Worker:
         self._gate: Gate | None = None
         self._closing: tuple[ShardWriter, Done] | None = None  # a unit whose last shard is being synced
 
-    def prepare(self, part: slice = ALL, attempt: int = 0) -> Prepared:
+    def obey(self, order: Order, say: Say) -> None:
+        match order:
+            case Prepare():
+                say(self.prepare(order))
+            case Preload():
+                self.preload()
+            case Settings():
+                self.configure(order)
+            case Task():
+                self.run(order, say)
+                say(Encoded(unit=order.unit))
+            case Settle():
+                self.settle(say)
+            case Job():
+                raise ValueError("a worker is made for one job")
+
+    def prepare(self, order: Prepare) -> Prepared:
         """Proves the engine on its part of a sample of the inputs; after a death on half of it, then on the nasty strings
         alone."""
         job = self._job
@@ -83,12 +108,14 @@ class Worker:
             sample_texts(
                 job.inputs,
                 self._read,
-                total_bytes=_SAMPLE_BYTES if attempt < 2 else 0,
+                total_bytes=_SAMPLE_BYTES if order.attempt < 2 else 0,
                 max_doc_bytes=_SAMPLE_DOC_BYTES,
                 text_of=lambda batch: self._shaper.render(batch, _SAMPLE_BYTES).batch.text,
             )
         )
-        self._engine, parity = choose_engine(job.files, job.config.tokenizer, self._reference, sample, part)
+        self._engine, parity = choose_engine(
+            job.files, job.config.tokenizer, self._reference, sample, slice(order.number, None, order.of)
+        )
         return Prepared(
             info=self._reference.info,
             frame=self._frame,
@@ -117,7 +144,7 @@ class Worker:
         self._splitter = Splitter(config.split, self._job.inputs, settings.val_below)
         if self._engine.name != settings.engine:
             self._engine = engine_named(settings.engine, self._job.files, config.tokenizer, self._reference)
-        self._gate = Gate(self._job.storage.local(PLAN), settings.room) if settings.room else None
+        self._gate = Gate(settings.room, self._lock) if settings.room else None
         audited = self._engine is not self._reference and config.check.audit_rate > 0
         self._auditor = Auditor(self._engine, self._reference, config.check.audit_rate) if audited else None
 
@@ -128,7 +155,7 @@ class Worker:
             self._run(task, say)
         else:
             self._profile.runcall(self._run, task, say)
-            self._profile.dump_stats(f"{self._job.config.resources.profile}{PROFILE_PART}{os.getpid()}")
+            write_part(self._profile, self._job.config.resources.profile or "")
 
     def settle(self, say: Say) -> None:
         """Waits for the unit whose last shard is on its way to the disk, if there is one."""
@@ -138,12 +165,12 @@ class Worker:
         began = perf_counter()
         writer.finish()
         stages = done.stage_seconds | {"write": done.stage_seconds["write"] + perf_counter() - began}
-        say(replace(done, stage_seconds=stages))
+        say(msgspec.structs.replace(done, stage_seconds=stages))
 
     def _run(self, task: Task, say: Say) -> None:
         clock, cpu = StageClock(), process_time()
         writer = ShardWriter(
-            self._job.storage,
+            self._storage,
             unit=task.unit,
             shard_bytes=self._job.config.store.shard_bytes,
             first_shard=task.first_shard,
@@ -192,7 +219,12 @@ class Worker:
         self.settle(say)
         self._closing = (
             writer,
-            Done(unit=task.unit, stage_seconds=clock.seconds, cpu_seconds=process_time() - cpu),
+            Done(
+                unit=task.unit,
+                receipts=writer.receipts,
+                stage_seconds=clock.seconds,
+                cpu_seconds=process_time() - cpu,
+            ),
         )
 
     def sample(self, units: Sequence[list[Slice]], max_bytes: int) -> Advanced:
@@ -245,14 +277,15 @@ class Worker:
             return self._shaper.render(batch, 1), self._engine.encode(batch.text)
         first, last = place(batch, 0), place(batch, len(batch) - 1)
         if task.careful is None or task.careful[1] < first or last < task.careful[0]:
-            say(Encoding(first, last, batch.text_bytes))
+            say(Encoding(first=first, last=last, text_bytes=batch.text_bytes))
             rendered = self._shaper.render(batch, 2 * self._settings.batch_bytes)
             if rendered.batch.text is not batch.text:
                 self._wait_for_room(rendered.batch)
             return rendered, self._engine.encode(rendered.batch.text, threads=self._settings.threads)
         parts = []
         for i in range(len(batch)):
-            say(Encoding(place(batch, i), place(batch, i), text_bytes(batch.text[i : i + 1])))
+            here = place(batch, i)
+            say(Encoding(first=here, last=here, text_bytes=text_bytes(batch.text[i : i + 1])))
             rendered = self._shaper.render(batch.part(i, i + 1), 1)
             parts.append((rendered, self._engine.encode(rendered.batch.text)))
         one = concat_rendered([rendered for rendered, _ in parts])

@@ -33,12 +33,12 @@ class SyncFailed(OSError):  # noqa: N818 - reads as what happened
 
 
 class LocalStorage(Storage):
-    """`system` is `os`, or what stands in for it in a test."""
+    """`system` is what stands in for `os`, in a test."""
 
-    def __init__(self, root: str | os.PathLike[str], system: Any = os) -> None:
+    def __init__(self, root: str | os.PathLike[str], system: Any = None) -> None:
         self.root = Path(root)
         self.url = str(self.root)
-        self._os = system
+        self._os = system or os
 
     def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
         return LocalStorage, (self.root,)

@@ -17,6 +17,7 @@ from tokpress.records import (
     MANIFEST,
     PACKS,
     PLAN,
+    QUARANTINE,
     REJECTS,
     SHARDS,
     STDIN,
@@ -128,7 +129,8 @@ def begin(storage: Storage, plan: Plan, files: TokenizerFiles) -> None:
         for key in storage.list(prefix):
             storage.delete(key)
     storage.delete_abandoned(*_PREFIXES)
-    storage.delete_prefix(PACKS)  # plans for the old tokens, which would be refused anyway
+    for prefix in (PACKS, QUARANTINE):  # of the old tokens: plans that would be refused anyway, and verdicts
+        storage.delete_prefix(prefix)
     storage.put(PLAN, encode(plan))
     complete(storage, files)
 
@@ -186,4 +188,5 @@ def remove_strays(storage: Storage, receipts: Receipts) -> None:
     for key in (*storage.list(SHARDS), *storage.list(REJECTS)):
         if key not in shards and key not in rejects:
             storage.delete(key)
+    storage.delete_prefix(QUARANTINE)  # what was set aside stands in the rejects
     storage.delete_abandoned(*_PREFIXES)

@@ -124,6 +124,7 @@ class ShardWriter:
         self._masks = masks
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
         self._last: Future[None] | None = None
+        self.receipts: list[Receipt] = []  # of all shards that were closed; of each number `train` last
         self._begin()
 
     def _begin(self) -> None:
@@ -178,6 +179,7 @@ class ShardWriter:
         rejected = [self._rejected] if self._rejected else []
         files = [file for shard in self._open.values() for file in shard.files.values()]
         self._last = self._syncing.submit(self._commit, [*files, *rejected], receipts)
+        self.receipts += receipts
         self._number += 1
         self._begin()
         return receipts[-1]

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import pickle
+
+import msgspec
 import pytest
 
+from tokpress import errors
 from tokpress.documents.frame import Frame
+from tokpress.errors import TokpressError
 from tokpress.records import Parity, TokenizerInfo
-from tokpress.run.job import Advanced, FirstDocument, Prepared
+from tokpress.run.messages import (
+    Advanced,
+    Failed,
+    FirstDocument,
+    Prepared,
+    Settle,
+    decode_order,
+    decode_reply,
+    encode,
+)
 
 
 def prepared(parity: Parity, memory_per_byte: int, *, footprint: int = 1, head: str = "") -> Prepared:
@@ -42,3 +56,39 @@ class TestPrepared:
 def test_what_was_advanced_adds_up() -> None:
     one, two = Advanced(input_bytes=1, text_bytes=2, docs=3, tokens=4, rejects=5), Advanced(docs=10, rejects=-1)
     assert one + two == Advanced(input_bytes=1, text_bytes=2, docs=13, tokens=4, rejects=4)
+
+
+def travelled(error: Exception) -> Exception:
+    failed = decode_reply(encode(Failed.of(error)))
+    assert isinstance(failed, Failed)
+    return failed.error
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "kind",
+        [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TokpressError)],
+    )
+    def test_all_of_ours_can_travel(self, kind: type[TokpressError]) -> None:
+        error = travelled(kind("what and why"))
+        assert (type(error), str(error)) == (kind, "what and why")
+
+    def test_a_disk_s_error_can_travel(self) -> None:
+        error = travelled(FileNotFoundError(2, "No such file or directory", "/x"))
+        assert isinstance(error, FileNotFoundError)
+        assert (error.errno, error.strerror, error.filename) == (2, "No such file or directory", "/x")
+
+
+class TestClosed:
+    """What arrives is one of the messages, or nothing."""
+
+    @pytest.mark.parametrize("data", [b"", b"\x80", msgspec.msgpack.encode({"type": "Other"}), pickle.dumps(Settle())])
+    def test_nothing_else_is_taken(self, data: bytes) -> None:
+        for decode in (decode_order, decode_reply):
+            with pytest.raises(msgspec.DecodeError):
+                decode(data)
+
+    def test_an_order_is_no_reply(self) -> None:
+        assert decode_order(encode(Settle())) == Settle()
+        with pytest.raises(msgspec.DecodeError):
+            decode_reply(encode(Settle()))

@@ -11,13 +11,12 @@ import numpy as np
 import psutil
 import pytest
 
-from tokpress.run.inline import InlineWorker
-from tokpress.run.job import Advanced, WorkerView
+from run.jobs import SETTINGS, begin, budget, inline, shard_files, write_texts
+from tokpress.errors import TokpressError
+from tokpress.run.messages import Advanced, WorkerView
 from tokpress.run.tasks import remaining_tasks
-from tokpress.storage.local import LocalStorage, SyncFailed
+from tokpress.storage.local import LocalStorage
 from tokpress.store.unfinished import read_receipts, unit_receipts
-
-from .jobs import SETTINGS, begin, budget, shard_files, write_texts
 
 
 def ignore(views: list[WorkerView]) -> None: ...
@@ -32,29 +31,29 @@ class TestInline:
     def test_runs_every_task_and_says_so(self, tmp_path: Path, source: Path) -> None:
         job, plan = begin(tmp_path / "store", [source], unit_bytes=1000)
         heard: list[tuple[int, Advanced]] = []
-        with InlineWorker(job) as worker:
+        with inline(job) as worker:
             prepared = worker.prepare()
             worker.configure(SETTINGS, budget(1))
             tasks = remaining_tasks(plan, {})
             done = list(worker.run(tasks, lambda number, advanced: heard.append((number, advanced)), ignore))
-            assert worker.peak_bytes > 10**6
+            assert worker.cluster.peak_bytes > 10**6
         assert prepared.info == plan.tokenizer
         assert [entry.unit for entry in done] == list(range(len(plan.units)))
         assert all(entry.cpu_seconds >= 0 for entry in done)
         assert {number for number, _ in heard} == {0}
         assert sum(advanced.docs for _, advanced in heard) == 100
-        assert remaining_tasks(plan, read_receipts(job.storage)) == []
+        assert remaining_tasks(plan, read_receipts(LocalStorage(job.url))) == []
 
     def test_what_its_caller_holds_is_none_of_its_footprint(self, tmp_path: Path, source: Path) -> None:
         """Else a large program could not build within a small --memory."""
         job, _ = begin(tmp_path / "store", [source])
         ballast = np.ones(300_000_000, np.uint8)
-        assert InlineWorker(job).prepare().footprint < len(ballast)
+        assert inline(job).prepare().footprint < len(ballast)
 
     def test_starts_nothing(self, tmp_path: Path, source: Path) -> None:
         job, plan = begin(tmp_path / "store", [source])
         before = psutil.Process().children(recursive=True)
-        with InlineWorker(job) as worker:
+        with inline(job) as worker:
             worker.prepare()
             worker.configure(SETTINGS, budget(1))
             for _ in worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore):
@@ -62,12 +61,12 @@ class TestInline:
 
     def test_a_task_is_begun_when_it_is_asked_for(self, tmp_path: Path, source: Path) -> None:
         job, plan = begin(tmp_path / "store", [source], unit_bytes=1000)
-        worker = InlineWorker(job)
+        worker = inline(job)
         worker.configure(SETTINGS, budget(1))
         results = worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore)
-        assert read_receipts(job.storage) == {}
+        assert read_receipts(LocalStorage(job.url)) == {}
         assert next(results).unit == 0  # which was synced while the next one was read
-        assert {0} <= set(read_receipts(job.storage)) <= {0, 1}
+        assert {0} <= set(read_receipts(LocalStorage(job.url))) <= {0, 1}
         assert len(plan.units) > 2
 
 
@@ -94,7 +93,7 @@ class TestFailingDisk:
         stores = [tmp_path / "sound", tmp_path / "failing"]
         for store in stores:
             job, plan = begin(store, [source], shard_bytes=1000)
-            worker = InlineWorker(job)
+            worker = inline(job)
             worker.configure(SETTINGS, budget(1))
             with monkeypatch.context() as patch:
                 if store.name == "failing":
@@ -113,9 +112,9 @@ class TestFailingDisk:
         self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         job, plan = begin(tmp_path / "store", [source])
-        worker = InlineWorker(job)
+        worker = inline(job)
         worker.configure(SETTINGS, budget(1))
         failing_fsync(monkeypatch, None)
-        with pytest.raises(SyncFailed, match="the disk failed to keep what was written"):
+        with pytest.raises(TokpressError, match="the disk failed to keep what was written"):
             list(worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore))
-        assert read_receipts(job.storage) == {}
+        assert read_receipts(LocalStorage(job.url)) == {}

@@ -4,15 +4,13 @@ gone when the run is over."""
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -20,23 +18,20 @@ import pytest
 from conftest import stored
 
 import tokpress
-from tokpress import errors
+from run.jobs import SETTINGS, Workers, begin, budget, in_processes, inline, shard_files, write_texts
 from tokpress.config import TokenizerConfig
 from tokpress.engines.load import load_files
 from tokpress.errors import InputError, TokpressError
 from tokpress.interpreter import start_python
 from tokpress.records import MANIFEST, Plan
-from tokpress.run import local
-from tokpress.run.inline import InlineWorker
-from tokpress.run.job import Advanced, Done, Encoding, Job, Settings, WorkerView
-from tokpress.run.local import LocalWorkers, WorkerProcess
-from tokpress.run.serve import SYNC_FAILED
+from tokpress.run.clusters import processes as module
+from tokpress.run.clusters.processes import ProcessCluster
+from tokpress.run.clusters.serve import SYNC_FAILED
+from tokpress.run.messages import Advanced, Done, Job, Prepare, Settings, WorkerView
 from tokpress.run.tasks import remaining_tasks
 from tokpress.run.worker import Worker
-from tokpress.storage.local import SyncFailed
+from tokpress.storage.local import LocalStorage
 from tokpress.store.unfinished import read_receipts, unit_receipts
-
-from .jobs import SETTINGS, begin, budget, shard_files, write_texts
 
 pytestmark = pytest.mark.timeout(120)
 Heard = Callable[[int, Advanced], None]
@@ -57,7 +52,7 @@ def fail_once(descriptor):
 
 
 if __name__ == "__main__":
-    from tokpress.run.serve import main
+    from tokpress.run.clusters.serve import main
 
     os.fsync = fail_once
     main()
@@ -90,26 +85,29 @@ def begun(tmp_path: Path, source: Path) -> tuple[Job, Plan]:
 def expected(tmp_path_factory: pytest.TempPathFactory, source: Path) -> dict[str, bytes]:
     """What a run in one process writes."""
     job, plan = new_store(tmp_path_factory.mktemp("expected") / "store", source)
-    worker = InlineWorker(job)
+    worker = inline(job)
     worker.configure(SETTINGS, budget(1))
     assert len(list(worker.run(remaining_tasks(plan, {}), nobody, unwatched))) == len(plan.units) > 3
-    return shard_files(job.storage.local(""))
+    return shard_files(Path(job.url))
 
 
-def run_all(workers: LocalWorkers, begun: tuple[Job, Plan], heard: Heard = nobody, memory: int = 10**12) -> list[Done]:
+def run_all(workers: Workers, begun: tuple[Job, Plan], heard: Heard = nobody, memory: int = 10**12) -> list[Done]:
     job, plan = begun
-    workers.configure(SETTINGS, budget(len(workers.workers), memory))
-    return list(workers.run(remaining_tasks(plan, read_receipts(job.storage)), heard, unwatched))
+    workers.configure(SETTINGS, budget(workers.scheduler.count, memory))
+    return list(workers.run(remaining_tasks(plan, read_receipts(LocalStorage(job.url))), heard, unwatched))
 
 
-def processes(workers: LocalWorkers) -> list[psutil.Process]:
-    return [psutil.Process(worker.process.pid) for worker in workers.workers]
+def processes(workers: Workers) -> list[psutil.Process]:
+    return [psutil.Process(pid) for pid in cluster_of(workers).pids.values()]
 
 
-def kill(workers: LocalWorkers, number: int) -> None:
-    pid = workers.workers[number].process.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+def kill(workers: Workers, number: int) -> None:
+    os.kill(cluster_of(workers).pids[number], signal.SIGKILL)
+
+
+def cluster_of(workers: Workers) -> ProcessCluster:
+    assert isinstance(workers.cluster, ProcessCluster)
+    return workers.cluster
 
 
 class TestRun:
@@ -119,53 +117,44 @@ class TestRun:
     ) -> None:
         job, plan = begun
         docs: Counter[int] = Counter()
-        with LocalWorkers(job, count, doc_timeout=60) as workers:
+        with in_processes(job, count, doc_timeout=60) as workers:
             done = run_all(workers, begun, lambda number, advanced: docs.update({number: advanced.docs}))
-            assert workers.peak_bytes > 10**7
+            assert workers.cluster.peak_bytes > 10**7
         assert sorted(entry.unit for entry in done) == list(range(len(plan.units)))
         assert (docs.total(), set(docs) <= set(range(count))) == (300, True)
-        assert shard_files(job.storage.local("")) == expected
+        assert shard_files(Path(job.url)) == expected
 
     def test_they_are_fresh_interpreters(self, begun: tuple[Job, Plan]) -> None:
         """Never a fork of a process that has threads."""
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+        with in_processes(begun[0], 1, doc_timeout=60) as workers:
             workers.prepare()  # before its answer, the process may not have become another program yet
-            assert "tokpress.run.serve" in " ".join(processes(workers)[0].cmdline())
-
-    def test_they_do_without_pandas(self, begun: tuple[Job, Plan]) -> None:
-        """It is installed here, and pyarrow would spend a good part of a worker's start on it."""
-        assert find_spec("pandas")
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
-            workers.prepare()
-            libraries = [mapped.path for mapped in processes(workers)[0].memory_maps()]
-        assert any("/pyarrow/" in path for path in libraries)
-        assert not any("/pandas/" in path for path in libraries)
+            assert "tokpress.run.clusters.serve" in " ".join(processes(workers)[0].cmdline())
 
     def test_they_stay_where_they_are_pinned(self, begun: tuple[Job, Plan]) -> None:
         cpu = max(os.sched_getaffinity(0))
-        with LocalWorkers(begun[0], 1, doc_timeout=60, pin=[{cpu}]) as workers:
+        with in_processes(begun[0], 1, doc_timeout=60, pin=[{cpu}]) as workers:
             workers.prepare()
             assert processes(workers)[0].cpu_affinity() == [cpu]
 
     def test_a_budget_for_fewer_keeps_fewer(self, begun: tuple[Job, Plan], expected: dict[str, bytes]) -> None:
         job, plan = begun
-        with LocalWorkers(job, 3, doc_timeout=60) as workers:
+        with in_processes(job, 3, doc_timeout=60) as workers:
             started = processes(workers)
             prepared = workers.prepare()
             assert prepared.info == plan.tokenizer
             workers.configure(SETTINGS, budget(1))
             assert [process.is_running() for process in started] == [True, False, False]
             list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
-        assert shard_files(job.storage.local("")) == expected
+        assert shard_files(Path(job.url)) == expected
 
     def test_they_may_be_given_units_again_and_again(self, begun: tuple[Job, Plan], expected: dict[str, bytes]) -> None:
         """As with --limit: the next unit is given when the one before is on the disk."""
         job, plan = begun
-        with LocalWorkers(job, 1, doc_timeout=60) as workers:
+        with in_processes(job, 1, doc_timeout=60) as workers:
             workers.configure(SETTINGS, budget(1))
             for task in remaining_tasks(plan, {}):
                 assert [done.unit for done in workers.run([task], nobody, unwatched)] == [task.unit]
-        assert shard_files(job.storage.local("")) == expected
+        assert shard_files(Path(job.url)) == expected
 
     def test_a_script_needs_no_main_guard(self, source: Path, tmp_path: Path) -> None:
         """And what it does is done once: it is not imported again by the workers."""
@@ -187,18 +176,18 @@ class TestProof:
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_is_the_same_for_any_number(self, begun: tuple[Job, Plan], bpe: Path, count: int) -> None:
         config = TokenizerConfig(spec=str(bpe))
-        job = replace(
+        job = msgspec.structs.replace(
             begun[0], config=msgspec.structs.replace(begun[0].config, tokenizer=config), files=load_files(config)
         )
-        alone = Worker(job).prepare()
-        with LocalWorkers(job, count, doc_timeout=60) as workers:
+        alone = Worker(job, LocalStorage(job.url)).prepare(Prepare())
+        with in_processes(job, count, doc_timeout=60) as workers:
             prepared = workers.prepare()
         assert prepared.parity == alone.parity
         assert (prepared.parity.outcome, prepared.parity.docs > 100) == ("equal", True)
         assert prepared.first_document == alone.first_document
 
     def test_goes_on_if_one_of_them_dies(self, begun: tuple[Job, Plan]) -> None:
-        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+        with in_processes(begun[0], 2, doc_timeout=60) as workers:
             kill(workers, 1)
             assert workers.prepare().info == begun[1].tokenizer
 
@@ -210,17 +199,17 @@ class TestDeath:
         killed: list[int] = []
 
         def kill_three(number: int, advanced: Advanced) -> None:
-            if len(killed) < 3:
+            if len(killed) < 3 and advanced.docs > 0:  # else what a dead one lost is taken back
                 killed.append(number)
                 kill(workers, number)
 
-        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+        with in_processes(begun[0], 2, doc_timeout=60) as workers:
             before = processes(workers)
             done = run_all(workers, begun, kill_three)
             assert set(processes(workers)) != set(before)
         assert len(killed) == 3
         assert sorted(entry.unit for entry in done) == list(range(len(begun[1].units)))
-        assert shard_files(begun[0].storage.local("")) == expected
+        assert shard_files(Path(begun[0].url)) == expected
 
     def test_what_is_done_twice_is_counted_once(self, tmp_path: Path, source: Path) -> None:
         """Whatever workers said and took to their graves, the sum of what was heard is what is in the store."""
@@ -231,14 +220,14 @@ class TestDeath:
         def kill_now_and_then(number: int, advanced: Advanced) -> None:
             nonlocal heard
             heard += advanced
-            shards = len(unit_receipts(begun[0].directory, 0))
+            shards = len(unit_receipts(LocalStorage(begun[0].url), 0))
             if advanced.docs > 0 and len(deaths) < 2 and shards > 2 * len(deaths):
                 deaths.append(shards)
                 kill(workers, number)
 
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+        with in_processes(begun[0], 1, doc_timeout=60) as workers:
             run_all(workers, begun, kill_now_and_then)
-        receipts = unit_receipts(begun[0].directory, 0)
+        receipts = unit_receipts(LocalStorage(begun[0].url), 0)
         assert len(deaths) == 2
         assert (heard.docs, heard.rejects) == (300, 2)
         assert heard.tokens == sum(receipt.tokens for receipt in receipts)
@@ -246,12 +235,13 @@ class TestDeath:
     def test_so_is_one_killed_before_it_had_anything_to_do(
         self, begun: tuple[Job, Plan], expected: dict[str, bytes]
     ) -> None:
-        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+        with in_processes(begun[0], 2, doc_timeout=60) as workers:
             for number in (0, 1):
+                process = psutil.Process(cluster_of(workers).pids[number])
                 kill(workers, number)
-                workers.workers[number].process.wait(30)
+                process.wait(30)
             run_all(workers, begun)
-        assert shard_files(begun[0].storage.local("")) == expected
+        assert shard_files(Path(begun[0].url)) == expected
 
     def test_so_is_one_whose_disk_failed_to_keep_what_was_written(
         self, begun: tuple[Job, Plan], expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -260,40 +250,31 @@ class TestDeath:
         (tmp_path / "on_a_failing_disk.py").write_text(ON_A_FAILING_DISK)
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.setenv("TOKPRESS_TEST_FAILED_ONCE", str(tmp_path / "failed"))
-        monkeypatch.setattr(local, "start_python", lambda _, *fd, **how: start_python("on_a_failing_disk", *fd, **how))
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
-            first = workers.workers[0].process
+        monkeypatch.setattr(module, "start_python", lambda _, *fd, **how: start_python("on_a_failing_disk", *fd, **how))
+        with in_processes(begun[0], 1, doc_timeout=60) as workers:
+            first = cluster_of(workers)._processes[0].process
             run_all(workers, begun)
         assert first.returncode == SYNC_FAILED
-        assert shard_files(begun[0].directory) == expected
-
-    def test_only_the_unit_that_it_was_encoding_is_suspected(self, begun: tuple[Job, Plan]) -> None:
-        """Not the one before, whose last shard was still on its way to the disk: a document dies for its own deaths."""
-        closing, running = remaining_tasks(begun[1], {})[:2]
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
-            worker = workers.workers[0]
-            worker.closing, worker.task, worker.encoding = [closing], running, Encoding((0, 2100), (0, 2300))
-            again = list(workers._replace(worker, "crashed-tokenizer: SIGSEGV"))
-        assert again == [closing, replace(running, careful=((0, 2100), (0, 2300)))]
+        assert shard_files(Path(begun[0].url)) == expected
 
     def test_so_is_the_one_that_prepares(self, begun: tuple[Job, Plan]) -> None:
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+        with in_processes(begun[0], 1, doc_timeout=60) as workers:
             kill(workers, 0)
             assert workers.prepare().info == begun[1].tokenizer
 
     def test_a_tokenizer_that_always_kills_is_told(
         self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        spawn = LocalWorkers._spawn
+        spawn = ProcessCluster._spawn
 
-        def stillborn(workers: LocalWorkers, number: int) -> WorkerProcess:
-            worker = spawn(workers, number)
+        def stillborn(cluster: ProcessCluster) -> Any:
+            worker = spawn(cluster)
             worker.process.kill()
             return worker
 
-        monkeypatch.setattr(LocalWorkers, "_spawn", stillborn)
+        monkeypatch.setattr(ProcessCluster, "_spawn", stillborn)
         with (
-            LocalWorkers(begun[0], 1, doc_timeout=60) as workers,
+            in_processes(begun[0], 1, doc_timeout=60) as workers,
             pytest.raises(TokpressError, match=r"a worker dies each time it loads the tokenizer.*SIGKILL"),
         ):
             workers.prepare()
@@ -302,9 +283,9 @@ class TestDeath:
         self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tokpress.run.quarantine._DEATHS_WITHOUT_PROGRESS", 2)
-        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers, pytest.raises(TokpressError, match="--memory"):
+        with in_processes(begun[0], 1, doc_timeout=60) as workers, pytest.raises(TokpressError, match="--memory"):
             run_all(workers, begun, memory=1)
-        assert read_receipts(begun[0].storage).keys() <= {0}
+        assert read_receipts(LocalStorage(begun[0].url)).keys() <= {0}
 
 
 class TestErrors:
@@ -313,40 +294,28 @@ class TestErrors:
         begun = begin(tmp_path / "store", [source])
         source.unlink()
         job, plan = begun
-        worker = InlineWorker(job)
+        worker = inline(job)
         worker.configure(SETTINGS, budget(1))
-        with pytest.raises(InputError) as inline:
+        with pytest.raises(InputError) as here:
             list(worker.run(remaining_tasks(plan, {}), nobody, unwatched))
-        with LocalWorkers(job, 1, doc_timeout=60) as workers, pytest.raises(InputError) as elsewhere:
+        with in_processes(job, 1, doc_timeout=60) as workers, pytest.raises(InputError) as elsewhere:
             run_all(workers, begun)
-        assert str(elsewhere.value) == str(inline.value)
+        assert str(elsewhere.value) == str(here.value)
         assert str(source) in str(elsewhere.value)
 
     def test_so_is_a_store_that_cannot_be_written(self, begun: tuple[Job, Plan]) -> None:
-        shards = begun[0].storage.local("") / "shards"
+        shards = Path(begun[0].url) / "shards"
         shards.rmdir()
-        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers, pytest.raises(FileNotFoundError) as raised:
+        with in_processes(begun[0], 2, doc_timeout=60) as workers, pytest.raises(FileNotFoundError) as raised:
             run_all(workers, begun)
         assert str(raised.value.filename).startswith(str(shards))
 
     def test_so_is_an_engine_that_there_is_not(self, begun: tuple[Job, Plan]) -> None:
         job, plan = begun
-        with LocalWorkers(job, 1, doc_timeout=60) as workers:
+        with in_processes(job, 1, doc_timeout=60) as workers:
             workers.configure(Settings(engine="gigatoken", batch_bytes=100, threads=1), budget(1))
             with pytest.raises(TokpressError):
                 list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
-
-    @pytest.mark.parametrize(
-        "kind",
-        [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TokpressError)],
-    )
-    def test_all_of_ours_can_travel(self, kind: type[TokpressError]) -> None:
-        error = pickle.loads(pickle.dumps(kind("what and why")))
-        assert (type(error), str(error), error.exit_code) == (kind, "what and why", kind.exit_code)
-
-    def test_a_disk_s_error_can_travel(self) -> None:
-        error = pickle.loads(pickle.dumps(SyncFailed(5, "the disk failed", "/x")))
-        assert (type(error), error.errno, error.filename) == (SyncFailed, 5, "/x")
 
 
 class TestNothingLeft:
@@ -355,25 +324,24 @@ class TestNothingLeft:
     @pytest.fixture(autouse=True)
     def none_left(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         started: list[int] = []
-        spawn = LocalWorkers._spawn
+        spawn = ProcessCluster._spawn
 
-        def noted(workers: LocalWorkers, number: int) -> WorkerProcess:
-            worker = spawn(workers, number)
-            assert worker.process.pid is not None
+        def noted(cluster: ProcessCluster) -> Any:
+            worker = spawn(cluster)
             started.append(worker.process.pid)
             return worker
 
-        monkeypatch.setattr(LocalWorkers, "_spawn", noted)
+        monkeypatch.setattr(ProcessCluster, "_spawn", noted)
         yield started
         assert started
         assert not [pid for pid in started if psutil.pid_exists(pid)]
 
     def test_after_success(self, begun: tuple[Job, Plan]) -> None:
-        with LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+        with in_processes(begun[0], 2, doc_timeout=60) as workers:
             run_all(workers, begun)
 
     def test_after_no_run_at_all(self, begun: tuple[Job, Plan]) -> None:
-        with LocalWorkers(begun[0], 2, doc_timeout=60):
+        with in_processes(begun[0], 2, doc_timeout=60):
             pass
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -381,24 +349,24 @@ class TestNothingLeft:
         def fail(number: int, advanced: Advanced) -> None:
             raise error
 
-        with pytest.raises(error), LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+        with pytest.raises(error), in_processes(begun[0], 2, doc_timeout=60) as workers:
             run_all(workers, begun, fail)
 
     def test_after_a_worker_s_error(self, tmp_path: Path) -> None:
         source = write_texts(tmp_path / "b.jsonl", 10)
         begun = begin(tmp_path / "store", [source])
         source.unlink()
-        with pytest.raises(InputError), LocalWorkers(begun[0], 2, doc_timeout=60) as workers:
+        with pytest.raises(InputError), in_processes(begun[0], 2, doc_timeout=60) as workers:
             run_all(workers, begun)
 
     def test_after_one_that_does_not_listen(self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(local, "_STOP_SECONDS", 0.1)
+        monkeypatch.setattr(module, "_STOP_SECONDS", 0.1)
 
-        def interrupted(workers: LocalWorkers) -> None:
+        def interrupted(workers: Workers) -> None:
             processes(workers)[0].suspend()
             raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt), LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+        with pytest.raises(KeyboardInterrupt), in_processes(begun[0], 1, doc_timeout=60) as workers:
             interrupted(workers)
 
 
@@ -432,7 +400,7 @@ class TestCommand:
         while not list((out / "shards").glob("*.json")) and process.poll() is None:
             os.sched_yield()
         family = psutil.Process(process.pid).children(recursive=True)
-        assert sum("tokpress.run.serve" in " ".join(child.cmdline()) for child in family) == 2
+        assert sum("tokpress.run.clusters.serve" in " ".join(child.cmdline()) for child in family) == 2
         process.send_signal(send)
         _, said = process.communicate(timeout=30)
         _, alive = psutil.wait_procs(family, timeout=30)

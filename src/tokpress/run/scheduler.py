@@ -1,0 +1,337 @@
+"""Who does which unit, and what becomes of it when a worker dies.
+
+In: tasks, and a cluster that runs workers somewhere. Out: units as they are finished. All policy is here: tasks are
+assigned, workers watched, a document that kills them is convicted (`Quarantine`), what a dead one did not finish is taken
+back and tried again, and workers are let go when a record does not fit beside so many. A cluster only carries it out, so
+that all of this is tested with one that is none, and with a clock that is told the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+import msgspec
+
+from tokpress.errors import NotEnoughMemory, TokpressError
+from tokpress.records import Input, Receipt
+from tokpress.run.budget import Budget
+from tokpress.run.clusters.base import Cluster, Ended, Usage
+from tokpress.run.messages import (
+    Advanced,
+    Done,
+    Encoded,
+    Encoding,
+    Failed,
+    Preload,
+    Prepare,
+    Prepared,
+    Reply,
+    Settings,
+    Settle,
+    Task,
+    WorkerView,
+)
+from tokpress.run.quarantine import HUNG, OUT_OF_MEMORY, Quarantine
+from tokpress.run.tasks import continued, lost
+from tokpress.storage.base import Storage
+from tokpress.store.unfinished import unit_receipts
+
+_POLL_SECONDS = 0.05
+_OVER_BUDGET = 1.05  # of the run's memory, and
+_RUNAWAY = 2  # times a worker's share of it: then a document is exhausting it
+_MOST_MEMORY_PER_BYTE = 1000  # that any engine may take for honest text
+_PREPARE_TRIES = 3
+_MOST_PROVERS = 8  # more would spend their time finding their part of the sample
+_PREPARE_SECONDS = 60.0  # to load a tokenizer and to compare engines, beside what one document may take
+_VIEW_SECONDS = 0.5
+
+Configure = Callable[[int, NotEnoughMemory], tuple[Settings, Budget]]  # for at most so many workers, and why
+Heard = Callable[[int, Advanced], None]
+Watched = Callable[[list[WorkerView]], None]
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One worker as the scheduler sees it."""
+
+    number: int
+    heard: float  # when it last said something
+    task: Task | None = None
+    closing: list[Task] = field(default_factory=list)  # read to their end, but their shards may not exist yet
+    settling: bool = False  # it was told to say when they do
+    heard_of: dict[int, Advanced] = field(default_factory=dict)  # what it said of each of these units, in all
+    encoding: Encoding | None = None  # what it is busy with, if it dies now
+    ended: str | None = None  # why, once it has
+
+    @property
+    def is_busy(self) -> bool:
+        return self.task is not None or bool(self.closing)
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [*self.closing, *([self.task] if self.task else [])]
+
+
+class Scheduler:
+    """Made for one run. The cluster is entered and left by the caller."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        storage: Storage,
+        inputs: Sequence[Input],
+        *,
+        doc_timeout: float,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._storage = storage
+        self._inputs = inputs
+        self._doc_timeout = doc_timeout
+        self._clock = clock
+        self._quarantine = Quarantine(storage)
+        self._workers: dict[int, _Worker] = {}
+        self._settings: Settings | None = None
+        self._budget: Budget | None = None
+        self._receipts: dict[int, list[Receipt]] = {}  # of units under way: what was there before
+        self._waiting: deque[Task] = deque()
+        self._done: deque[Done] = deque()
+        self._failure: Exception | None = None
+        self._used = Usage()
+        self._measured = self._viewed = -1.0
+        self._heard: Heard = lambda *_: None
+        self._watched: Watched = lambda _: None
+
+    @property
+    def count(self) -> int:
+        return len(self._workers)
+
+    @property
+    def threads(self) -> int:
+        """That each worker encodes on."""
+        return self._settings.threads if self._settings else 1
+
+    def start(self) -> None:
+        """As many workers as the cluster can run, so that they load while something else is done."""
+        self._start(*range(self._cluster.most))
+
+    def prepare(self) -> Prepared:
+        """Has the first workers prove the engine, each on a part of the sample, while the others load theirs."""
+        provers = min(self._cluster.most, _MOST_PROVERS)
+        for number in self._workers:
+            self._cluster.send(number, Prepare(number=number, of=provers) if number < provers else Preload())
+        answers: dict[int, Prepared] = {}
+        attempts = dict.fromkeys(range(provers), 0)
+
+        def hear(number: int, said: Reply | Ended) -> None:
+            if isinstance(said, Prepared):
+                answers[number] = said
+            else:
+                self._hear(number, said)
+
+        while len(answers) < provers:
+            self._cluster.poll(_POLL_SECONDS, hear)
+            if self._failure is not None:
+                raise self._failure
+            for number in attempts.keys() - answers.keys():
+                attempts[number] += self._prepare_again(self._workers[number], provers, attempts[number] + 1)
+        first, *others = (answers[number] for number in range(provers))
+        return sum(others, first)
+
+    def _prepare_again(self, worker: _Worker, provers: int, attempt: int) -> bool:
+        """Whether a worker died of the sample, or hangs: then another one has a smaller sample."""
+        cause = worker.ended
+        if cause is None and self._clock() - worker.heard > _PREPARE_SECONDS + self._doc_timeout:
+            cause = HUNG
+        if cause is None:
+            return False
+        if attempt == _PREPARE_TRIES:
+            raise TokpressError(
+                f"a worker dies each time it loads the tokenizer or encodes a sample of the inputs ({cause}). Is there "
+                "enough memory? Try the reference alone: --engine huggingface, sentencepiece or tiktoken"
+            )
+        self._start(worker.number)
+        self._cluster.send(worker.number, Prepare(number=worker.number, of=provers, attempt=attempt))
+        return True
+
+    def configure(self, settings: Settings, budget: Budget) -> None:
+        """Keeps as many workers as the budget allows and tells them how to work."""
+        self._settings, self._budget = settings, budget
+        surplus = [number for number in self._workers if number >= budget.workers]
+        self._cluster.stop(*surplus)
+        for number in surplus:
+            del self._workers[number]
+        for number in self._workers:
+            self._cluster.send(number, settings)
+
+    def run(
+        self,
+        tasks: Sequence[Task],
+        heard: Heard,
+        watched: Watched,
+        *,
+        receipts: Mapping[int, list[Receipt]] | None = None,
+        configure: Configure | None = None,
+    ) -> Iterator[Done]:
+        """Units as they are finished, in no order, with all their receipts. Raises what a worker could not deal with.
+
+        `receipts` are those of units that were begun before. `configure` says how fewer workers are to work, where a record
+        does not fit beside so many: then the run goes on with half of them. Without it, that is an error.
+        """
+        self._receipts.update({task.unit: (receipts or {}).get(task.unit, []) for task in tasks})
+        self._waiting.extend(self._quarantine.known(task) for task in tasks)
+        self._heard, self._watched = heard, watched
+        while self._waiting or any(worker.is_busy for worker in self._workers.values()):
+            for worker in self._workers.values():
+                self._assign(worker)
+            self._cluster.poll(_POLL_SECONDS, self._hear)
+            try:
+                self._attend()
+            except NotEnoughMemory as error:
+                if configure is None or self.count == 1:
+                    raise
+                self._halve(configure, error)
+            while self._done:
+                yield self._done.popleft()
+
+    def _attend(self) -> None:
+        """Deals with what was heard and seen since the last time."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        for worker in list(self._workers.values()):
+            cause = self._trouble_with(worker)
+            if cause is not None:
+                self._replace(worker, cause)
+
+    def _start(self, *numbers: int) -> None:
+        self._cluster.start(*numbers)
+        for number in numbers:
+            self._workers[number] = _Worker(number, self._clock())
+
+    def _assign(self, worker: _Worker) -> None:
+        if worker.task is not None or worker.ended is not None:
+            return
+        if self._waiting:
+            worker.task, worker.encoding, worker.heard = self._waiting.popleft(), None, self._clock()
+            worker.settling = False
+            self._cluster.send(worker.number, worker.task)
+        elif worker.closing and not worker.settling:
+            worker.settling = True
+            self._cluster.send(worker.number, Settle())
+
+    def _hear(self, number: int, said: Reply | Ended) -> None:
+        worker = self._workers.get(number)
+        if worker is None:
+            return
+        worker.heard = self._clock()
+        match said:
+            case Ended(cause):
+                worker.ended = cause
+            case Encoding():
+                worker.encoding = said
+            case Advanced():
+                worker.encoding = None
+                if worker.task is not None:
+                    unit = worker.task.unit
+                    worker.heard_of[unit] = worker.heard_of.get(unit, Advanced()) + said
+                self._heard(number, said)
+            case Encoded() if worker.task is not None:
+                worker.closing.append(worker.task)
+                worker.task = worker.encoding = None
+            case Done(unit=unit):
+                worker.closing = [task for task in worker.closing if task.unit != unit]
+                worker.heard_of.pop(unit, None)
+                before = self._receipts.pop(unit, [])
+                self._done.append(msgspec.structs.replace(said, receipts=[*before, *said.receipts]))
+            case Failed():
+                self._failure = self._failure or said.error
+
+    def _trouble_with(self, worker: _Worker) -> str | None:
+        """Why a worker has to be replaced, if it has to."""
+        if worker.ended is not None:
+            return worker.ended
+        if not worker.is_busy:
+            return None
+        budget, used = self._budget, self._usage()
+        mine = used.workers[worker.number].memory_bytes if worker.number in used.workers else 0
+        over_budget = budget is not None and used.memory_bytes > budget.memory_bytes * _OVER_BUDGET
+        if budget and over_budget and mine > _RUNAWAY * budget.worker_bytes:
+            self._check_that_it_is_no_large_document(worker.encoding, mine)
+            return OUT_OF_MEMORY
+        if worker.encoding and self._clock() - worker.heard > self._doc_timeout:
+            return HUNG
+        return None
+
+    def _check_that_it_is_no_large_document(self, last: Encoding | None, memory_bytes: int) -> None:
+        """A document that takes much memory because it is long is the user's to decide on. It is not set aside: whether it
+        is stored must not depend on --memory."""
+        if last and last.first == last.last and memory_bytes < _MOST_MEMORY_PER_BYTE * last.text_bytes:
+            source = self._inputs[last.first[0]].path
+            raise NotEnoughMemory(
+                f"the document at {last.first[1]:,} of {source}, {last.text_bytes:,} bytes of text, takes more than "
+                f"{memory_bytes // 10**6:,} MB to encode. Run the same command again with more --memory."
+            )
+
+    def _replace(self, worker: _Worker, cause: str) -> None:
+        """Puts a fresh worker in the place of a dead or silent one. What is left of its tasks goes on after their last
+        receipts; if one was its unit's last, the worker died just before it could say so."""
+        self._cluster.stop(worker.number)
+        left = self._take_back(worker)
+        self._start(worker.number)
+        if self._settings is not None:
+            self._cluster.send(worker.number, self._settings)
+        for task in left:
+            suspect = worker.encoding if worker.task is not None and task.unit == worker.task.unit else None
+            self._waiting.appendleft(self._quarantine.retry(task, suspect, cause))
+
+    def _take_back(self, worker: _Worker) -> list[Task]:
+        """What is left of a worker's tasks. What it said it had done, but has no receipt for, is taken back: it will be done
+        again."""
+        self._measured = -1.0  # what it held is free
+        left = []
+        for task in worker.tasks:
+            receipts = unit_receipts(self._storage, task.unit)
+            if task.unit in worker.heard_of:
+                self._heard(worker.number, lost(worker.heard_of[task.unit], task, receipts))
+            rest = continued(task, receipts)
+            if rest is None:
+                self._receipts.pop(task.unit, None)
+                self._done.append(Done(unit=task.unit, receipts=receipts))
+            else:
+                self._receipts[task.unit] = receipts
+                left.append(rest)
+        return left
+
+    def _halve(self, configure: Configure, why: NotEnoughMemory) -> None:
+        """Goes on with half the workers: all are stopped, because each has its share of the memory already."""
+        workers = list(self._workers.values())
+        self._cluster.stop(*self._workers)
+        self._workers = {}
+        for worker in workers:
+            self._waiting.extendleft(self._take_back(worker))
+        self._start(*range(len(workers) // 2))
+        self.configure(*configure(len(workers) // 2, why))
+
+    def _usage(self) -> Usage:
+        """Asked at every message, measured now and then: it takes a tenth of a millisecond a worker."""
+        now = self._clock()
+        if self._measured >= 0 and now - self._measured < _POLL_SECONDS:
+            return self._used
+        self._used, self._measured = self._cluster.usage(), now
+        if self._viewed < 0 or now - self._viewed > _VIEW_SECONDS:
+            self._viewed = now
+            self._watched([self._view(number) for number in self._used.workers if number in self._workers])
+        return self._used
+
+    def _view(self, number: int) -> WorkerView:
+        task, used = self._workers[number].task, self._used.workers[number]
+        return WorkerView(
+            number=number,
+            unit=task.unit if task else None,
+            cpu_percent=used.cpu_percent,
+            memory_bytes=used.memory_bytes,
+        )
