@@ -287,6 +287,17 @@ class TestEnds:
         with pytest.raises(UsageError, match="out of date"):
             next(old)
 
+    def test_so_is_one_from_before_a_state_was_loaded(self, inputs: Path) -> None:
+        live = live_of(inputs)
+        old = iter(live)
+        next(old)
+        state = live.state_dict()
+        next(old)
+        live.load_state_dict(state)
+        with pytest.raises(UsageError, match="out of date"):
+            next(old)
+        assert live.state_dict() == state
+
     def test_a_file_that_changes_is_an_error(self, tmp_path: Path) -> None:
         source = write_jsonl(tmp_path / "a.jsonl", make_texts(50))
         live = live_of(source, max_epochs=math.inf)

@@ -112,6 +112,13 @@ class TestTemplates:
         made = rendered(style.directory, records, messages_field="messages")
         assert made.batch.text.to_pylist() == ["with tools"]
 
+    def test_the_config_has_the_last_word_about_the_special_tokens(self, tmp_path: Path) -> None:
+        """As it has with `transformers`, and about the EOS of plain text."""
+        style = make_style(tmp_path, "chatml", "{% generation %}{{ eos_token }}{{ pad_token }}{% endgeneration %}")
+        names = {"eos_token": "<|endoftext|>", "pad_token": {"content": "<|im_start|>"}}
+        (style.directory / "special_tokens_map.json").write_text(json.dumps(names))
+        assert learned(style.directory) == ["<|im_end|><|im_start|>"]
+
     def test_none_at_all_is_an_error(self, bpe: Path) -> None:
         with pytest.raises(TokenizerError, match="--chat-template FILE"):
             shape(bpe, messages_field="messages")

@@ -60,6 +60,12 @@ class TestLimits:
         assert reason == TEMPLATE_LIMIT
         assert detail
 
+    @pytest.mark.parametrize("source", ["size * 'x'", "'x' * size", "size * [0]", "[0] * size", "size * (0,)"])
+    def test_what_is_multiplied_is_stopped_before_it_is_made(self, source: str) -> None:
+        """Nothing of it is written here: that would be counted, too, but when the memory is taken already."""
+        reason, detail = fate("{{ (" + source + ") == '' }}", size=2 * MAX_CHARS)
+        assert (reason, "makes more than" in detail) == (TEMPLATE_LIMIT, True)
+
     def test_grow_with_the_record(self) -> None:
         source = "{{ text * 3 }}"
         text = "x" * MAX_CHARS
