@@ -8,7 +8,6 @@
     ├── IdRangeError         exit 1   an engine returned an id outside the tokenizer's vocabulary
     ├── StoreError           exit 1   a store is missing, incomplete or damaged
     ├── NotEnoughMemory      exit 1   a record needs more than `--memory` leaves for it
-    ├── WorkerDied           exit 1   texts that end the process that encodes them, twice
     └── TooManyRejects       exit 3   more bad records than `--max-rejects` allows
 
 A message names the thing, says why it matters, and ends with what to do next.
@@ -46,10 +45,6 @@ class StoreError(TokpressError):
 
 
 class NotEnoughMemory(TokpressError):  # noqa: N818 - reads as what happened
-    pass
-
-
-class WorkerDied(TokpressError):  # noqa: N818 - reads as what happened
     pass
 
 

@@ -12,15 +12,12 @@ import sys
 from collections.abc import Sequence
 
 
-def start_python(
-    module: str, *arguments: int, descriptors: Sequence[int], new_session: bool = False
-) -> subprocess.Popen[bytes]:
+def start_python(module: str, *arguments: int, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
     """Its output and errors are this process's; it has no input."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, *map(str, arguments)],
         pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
-        start_new_session=new_session,
         # NumPy's OpenBLAS starts threads that nobody here has work for, and they wait by spinning.
         env={"OPENBLAS_NUM_THREADS": "1"}
         | os.environ

@@ -48,9 +48,9 @@ def eager(tokenizer: ParallelTokenizer) -> ParallelTokenizer:
     return tokenizer
 
 
-@pytest.fixture(params=["threads", "processes"])
-def pool(request: pytest.FixtureRequest, spm: Path) -> Iterator[ParallelTokenizer]:
-    with ParallelTokenizer(spm, workers=2, use=request.param) as tokenizer:
+@pytest.fixture
+def pool(spm: Path) -> Iterator[ParallelTokenizer]:
+    with ParallelTokenizer(spm, workers=2) as tokenizer:
         yield eager(tokenizer)
 
 

@@ -76,13 +76,12 @@ class TestEqualsPretokenized:
                 assert ours[name].dtype == theirs[name].dtype
                 assert np.array_equal(ours[name], theirs[name]), name
 
-    @pytest.mark.parametrize("use", ["threads", "processes"])
-    def test_with_real_tokenizers_and_workers(self, tmp_path: Path, spm: Path, bpe: Path, use: str) -> None:
+    def test_with_real_tokenizers_and_workers(self, tmp_path: Path, spm: Path, bpe: Path) -> None:
         source = write_jsonl(tmp_path / "texts.jsonl", make_texts(300))
         for tokenizer in (spm, bpe):
             store = tokpress.build(source, tokenizer=tokenizer, out=tmp_path / tokenizer.name, bos=tokenizer == spm)
             loader = tokpress.Loader(tokpress.PretokenizedDataset(store, **SHAPE), batch_size=4, shuffle=False)
-            options = {"tokenizer": tokenizer, "bos": tokenizer == spm, "workers": 3, "use": use}
+            options = {"tokenizer": tokenizer, "bos": tokenizer == spm, "workers": 3}
             live = live_of(source, batch_size=4, audit_rate=0.5, **options)
             assert rows_of(live) == rows_of(loader)
             assert live.parity.engine == store.manifest.parity.engine

@@ -39,12 +39,6 @@ def named(request: pytest.FixtureRequest, spec_of: Callable[[str], str]) -> Iter
         yield request.param, eager(tokenizer)
 
 
-@pytest.fixture(scope="module")
-def in_processes(spm: Path) -> Iterator[ParallelTokenizer]:
-    with ParallelTokenizer(spm, workers=2, use="processes") as tokenizer:
-        yield eager(tokenizer)
-
-
 def as_lists(rows: list[Any]) -> list[list[int]]:
     return [row.tolist() for row in rows]
 
@@ -55,12 +49,6 @@ class TestIds:
     def test_are_the_library_s_in_order(self, named: tuple[str, ParallelTokenizer], batch: list[str]) -> None:
         name, tokenizer = named
         assert as_lists(tokenizer(batch)) == [samples.oracle(name)(text) for text in batch]
-
-    @settings(deadline=None, max_examples=60)
-    @given(batch=batches)
-    def test_from_processes_too(self, in_processes: ParallelTokenizer, batch: list[str]) -> None:
-        oracle = samples.oracle("mistral-v1-real")
-        assert as_lists(in_processes(batch)) == [oracle(text) for text in batch]
 
     @pytest.mark.parametrize("name", ["cl100k", "mistral-v7-real"])
     def test_after_the_proof_as_well(self, spec_of: Callable[[str], str], name: str) -> None:
@@ -156,11 +144,10 @@ class TestBadTexts:
         with pytest.raises(UsageError, match=r"Give \[text\]"):
             pool("text")
 
-    @pytest.mark.parametrize("use", ["threads", "processes"])
-    def test_one_that_the_library_does_not_survive_is_named(self, spec_of: Callable[[str], str], use: Any) -> None:
+    def test_one_that_the_library_does_not_survive_is_named(self, spec_of: Callable[[str], str]) -> None:
         """A million spaces make tiktoken panic."""
         spec = spec_of("gpt2-ranks")
-        with ParallelTokenizer(spec, pattern="gpt2", engine="tiktoken", workers=2, use=use) as tokenizer:
+        with ParallelTokenizer(spec, pattern="gpt2", engine="tiktoken", workers=2) as tokenizer:
             eager(tokenizer)
             with pytest.raises(TokenizerError, match="text 2 cannot be encoded"):
                 tokenizer(["a", "b", " " * 1_000_000 + "x", "c"])
@@ -171,18 +158,18 @@ class TestPool:
     def test_is_made_when_it_pays_and_once(self, spm: Path) -> None:
         with ParallelTokenizer(spm, workers=2) as tokenizer:
             large = ["word " * tokenizer.crossover_bytes] * 2
-            crews = []
+            pools = []
             for batch in (["a"] * 3, large, large):
                 tokenizer(batch)
-                crews.append(tokenizer._encoder._home.crew)
-            assert crews[0] is None
-            assert crews[1] is not None
-            assert crews[2] is crews[1]
+                pools.append(tokenizer._encoder._home.pool)
+            assert pools[0] is None
+            assert pools[1] is not None
+            assert pools[2] is pools[1]
 
     def test_is_not_made_for_one_worker(self, spm: Path) -> None:
         with ParallelTokenizer(spm, workers=1) as tokenizer:
             tokenizer(["word " * 100_000] * 4)
-            assert tokenizer._encoder._home.crew is None
+            assert tokenizer._encoder._home.pool is None
 
     def test_closed_is_closed(self, pool: ParallelTokenizer) -> None:
         pool(TEXTS)
@@ -207,13 +194,12 @@ class TestPool:
 
     def test_is_pickled_as_its_tokenizer(self, pool: ParallelTokenizer) -> None:
         with pickle.loads(pickle.dumps(pool)) as other:
-            assert (other.workers, other.use) == (2, pool.use)
+            assert other.workers == 2
             assert as_lists(other(TEXTS)) == as_lists(pool(TEXTS))
 
     def test_wrong_options_are_refused(self, spm: Path) -> None:
-        for wrong in ({"workers": 0}, {"use": "magic"}):
-            with pytest.raises(UsageError, match=next(iter(wrong))):
-                ParallelTokenizer(spm, **wrong)
+        with pytest.raises(UsageError, match="workers"):
+            ParallelTokenizer(spm, workers=0)
 
     def test_says_what_a_call_took(self, pool: ParallelTokenizer, caplog: pytest.LogCaptureFixture) -> None:
         pool.verbose = True
@@ -265,12 +251,11 @@ import os, sys
 import pyarrow as pa
 from tokpress import ParallelTokenizer
 from tokpress.live.costs import Costs
-tokenizer = ParallelTokenizer(sys.argv[1], workers=2, use=sys.argv[2])
+tokenizer = ParallelTokenizer(sys.argv[1], workers=2)
 tokenizer._encoder.costs = Costs(call=0.0, byte=1.0, handover=1e-4)
 texts = [f"text {i} " * i for i in range(20)]
 tokenizer.engine.encode(pa.array(texts, "large_string"), threads=2)  # the library's own threads do not survive a fork
 expected = [row.tolist() for row in tokenizer(texts)]
-pids = getattr(tokenizer._encoder._home.crew, "pids", None)
 for exit in (os._exit, sys.exit):
     child = os.fork()
     if not child:
@@ -281,7 +266,6 @@ if not idle:
     sys.exit(0)  # without having used it
 assert os.waitpid(idle, 0)[1] == 0
 assert [row.tolist() for row in tokenizer(texts)] == expected
-assert getattr(tokenizer._encoder._home.crew, "pids", None) == pids  # nobody else has ended them
 """
 
 LOADER = """
@@ -289,11 +273,11 @@ import sys, threading
 from torch.utils.data import DataLoader
 from tokpress import ParallelTokenizer
 from tokpress.live.costs import Costs
-spec, use, start = sys.argv[1:]
+spec, start = sys.argv[1:]
 
 class Texts:
     def __init__(self):
-        self.tokenizer = ParallelTokenizer(spec, workers=2, use=use)
+        self.tokenizer = ParallelTokenizer(spec, workers=2)
     def __len__(self):
         return 12
     def __getitem__(self, i):
@@ -312,22 +296,13 @@ if __name__ == "__main__":
 """
 
 EXIT = """
-import os, sys, time
-import psutil
+import os, sys
 from tokpress import ParallelTokenizer
 from tokpress.live.costs import Costs
 
-def is_alive(pid):
-    try:
-        return psutil.Process(pid).status() != "zombie"
-    except psutil.NoSuchProcess:
-        return False
-
-tokenizer = ParallelTokenizer(sys.argv[1], workers=2, use="processes")
+tokenizer = ParallelTokenizer(sys.argv[1], workers=2)
 tokenizer._encoder.costs = Costs(call=0.0, byte=1.0, handover=1e-4)
 tokenizer(["a", "b", "c"])
-pids = tokenizer._encoder._home.crew.pids
-print(*pids, flush=True)
 how = sys.argv[2]
 if how == "forget":
     del tokenizer
@@ -335,49 +310,18 @@ elif how == "raise":
     raise SystemExit(3)
 elif how == "kill":
     os.kill(os.getpid(), 9)
-elif how == "fork-then-kill":
-    if os.fork():
-        os.kill(os.getpid(), 9)
-    while any(is_alive(pid) for pid in pids):
-        time.sleep(0.1)  # still has its parent's end of the pipes
 """
 
 
 class TestProcesses:
-    @pytest.mark.parametrize("use", ["threads", "processes"])
     @pytest.mark.parametrize("name", ["mistral-v1-real", "cl100k"])
-    def test_a_fork_makes_its_own_pool(
-        self, spec_of: Callable[[str], str], run_script: RunScript, name: str, use: str
-    ) -> None:
-        assert run_script(FORK, spec_of(name), use) == (0, "", "")
+    def test_a_fork_makes_its_own_pool(self, spec_of: Callable[[str], str], run_script: RunScript, name: str) -> None:
+        assert run_script(FORK, spec_of(name)) == (0, "", "")
 
     @pytest.mark.parametrize("start", ["fork", "spawn"])
-    @pytest.mark.parametrize("use", ["threads", "processes"])
-    def test_works_in_the_workers_of_a_data_loader(
-        self, spm: Path, run_script: RunScript, use: str, start: str
-    ) -> None:
-        assert run_script(LOADER, spm, use, start) == (0, "", "")
+    def test_works_in_the_workers_of_a_data_loader(self, spm: Path, run_script: RunScript, start: str) -> None:
+        assert run_script(LOADER, spm, start) == (0, "", "")
 
-    @pytest.mark.parametrize(
-        ("how", "code"), [("return", 0), ("forget", 0), ("raise", 3), ("kill", -9), ("fork-then-kill", -9)]
-    )
-    def test_an_interpreter_that_ends_leaves_none(self, spm: Path, run_script: RunScript, how: str, code: int) -> None:
-        shared = named_memory()
-        ended, pids, errors = run_script(EXIT, spm, how)
-        assert (ended, errors) == (code, "")
-        left = [psutil.Process(int(pid)) for pid in pids.split() if psutil.pid_exists(int(pid))]
-        _, alive = psutil.wait_procs([process for process in left if _is_ours(process)], timeout=15)
-        assert alive == []
-        assert named_memory() <= shared
-
-
-def named_memory() -> set[str]:
-    """Without what torch and multiprocessing make in the tests beside this one."""
-    return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith(("torch_", "sem."))}
-
-
-def _is_ours(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE and "tokpress.live.worker" in process.cmdline()
-    except psutil.NoSuchProcess:
-        return False
+    @pytest.mark.parametrize(("how", "code"), [("return", 0), ("forget", 0), ("raise", 3), ("kill", -9)])
+    def test_an_interpreter_that_ends_says_nothing(self, spm: Path, run_script: RunScript, how: str, code: int) -> None:
+        assert run_script(EXIT, spm, how) == (code, "", "")

@@ -4,11 +4,10 @@ In: texts, or inputs as for a build. Out: ids equal to the reference's, in order
 
     parallel     ParallelTokenizer and parallel_tokenize: texts -> ids, or (input_ids, target_ids)
     rows         ids end to end -> an array a text, cut and padded
-    encoder      Arrow text -> ids, by a plain call or by a crew, whichever is faster
-    costs        from which size on a crew pays
+    encoder      Arrow text -> ids, by a plain call or by a worker pool, whichever is faster
+    costs        from which size on a worker pool pays
     proof        the fast engine, on probation
-    base         the contract of a crew
-    threads      a crew of threads; processes, one of processes: worker, wire (what they say), shared (their memory)
+    pool         the worker pool: threads
     dataset      LiveDataset: inputs -> batches, tokenized while training runs
     tokens       inputs and a tokenizer, opened as a build opens them
     packer       documents from a place on -> rows of tokens

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tokpress.errors import UsageError
-from tokpress.live.encoder import Use
 from tokpress.live.packer import Packer, Rows
 from tokpress.live.state import LiveState, check_same_stream, inputs_digest, read_state
 from tokpress.live.tokens import LiveOptions, LiveTokens
@@ -53,7 +52,7 @@ class LiveDataset:
     `fields`, `shift_labels`, `mask_across_docs`, `ignore_index`, `max_docs`, `dtype`, `output` are those of a
     `PretokenizedDataset`; `rank`, `world_size`, `drop_last`, `device` those of a `Loader`.
     `max_epochs`: how often the inputs are gone through; `math.inf` has no end.
-    `workers`: encoders beside the training loop; by default one for each core but one. `use`: as for `ParallelTokenizer`.
+    `workers`: encoders beside the training loop; by default one for each core but one.
     `prefetch`: batches made ahead; 0: when they are asked for.
     """
 
@@ -77,7 +76,6 @@ class LiveDataset:
         drop_last: bool = True,
         prefetch: int = 16,
         workers: int | None = None,
-        use: Use = "auto",
         device: str | None = None,
         **options: Unpack[LiveOptions],
     ) -> None:
@@ -88,7 +86,7 @@ class LiveDataset:
         self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
         if prefetch < 0:
             raise UsageError(f"prefetch={prefetch}: give a number of batches to make ahead, or 0 to make none.")
-        self._tokens = LiveTokens(inputs, tokenizer, options, workers=workers, use=use)
+        self._tokens = LiveTokens(inputs, tokenizer, options, workers=workers)
         self.layout = Layout(
             seq_len=seq_len,
             fields=tuple(fields),

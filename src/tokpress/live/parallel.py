@@ -27,9 +27,9 @@ from tokpress.config import EngineChoice, TokenizerConfig
 from tokpress.documents.frame import frame_for
 from tokpress.engines.base import Engine
 from tokpress.engines.load import load_files
-from tokpress.errors import TokenizerError, UsageError, WorkerDied
-from tokpress.live.base import Documents, encode_documents
-from tokpress.live.encoder import Encoder, Use
+from tokpress.errors import TokenizerError, UsageError
+from tokpress.live.encoder import Encoder
+from tokpress.live.pool import Documents, encode_documents
 from tokpress.live.proof import load_engine
 from tokpress.live.rows import Array, cut_rows, pad_rows
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles
@@ -60,7 +60,6 @@ class ParallelTokenizer:
     `spec`: as for `tokpress build`: a SentencePiece `.model`, a `tokenizer.json`, a directory, a rank file, a hub id.
     `workers`: how many encode at the same time; by default one a core, and one inside a worker of a torch `DataLoader`.
     `verbose`: log at INFO what each call took.
-    `use`: "threads" or "processes"; by default threads if the engine releases the interpreter's lock, else processes.
     It may be called from several threads, after a fork, and be pickled into another process.
     """
 
@@ -70,18 +69,15 @@ class ParallelTokenizer:
         *,
         workers: int | None = None,
         verbose: bool = False,
-        use: Use = "auto",
         **options: Unpack[TokenizerOptions],
     ) -> None:
         config = TokenizerConfig(**{"spec": os.fspath(spec), "eos": False, **options})  # type: ignore[arg-type]
-        self._open(config, load_files(config), workers, verbose, use)
+        self._open(config, load_files(config), workers, verbose)
 
-    def _open(
-        self, config: TokenizerConfig, files: TokenizerFiles, workers: int | None, verbose: bool, use: Use
-    ) -> None:
-        self._config, self._files, self._asked = config, files, (workers, verbose, use)
+    def _open(self, config: TokenizerConfig, files: TokenizerFiles, workers: int | None, verbose: bool) -> None:
+        self._config, self._files, self._asked = config, files, (workers, verbose)
         self.verbose = verbose
-        self._encoder = Encoder(files, config, load_engine(files, config), workers=workers, use=use)
+        self._encoder = Encoder(load_engine(files, config), workers=workers)
         self._frame = frame_for(config, self.engine.info)
 
     def __getstate__(self) -> tuple[object, ...]:
@@ -98,10 +94,6 @@ class ParallelTokenizer:
     @property
     def workers(self) -> int:
         return self._encoder.workers
-
-    @property
-    def use(self) -> Use:
-        return self._encoder.use
 
     @property
     def crossover_bytes(self) -> int:
@@ -145,8 +137,6 @@ class ParallelTokenizer:
 
         try:
             rows = list(chain.from_iterable(self._encoder.each_part(documents, rows_of)))
-        except WorkerDied:
-            raise
         except UnicodeEncodeError:
             raise _no_unicode(documents) from None
         except Exception as error:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, cast
 
-import msgspec
-
 from tokpress.batches import TextBatch, TokenBatch
 from tokpress.config import EngineChoice
 from tokpress.documents.frame import frame_for
@@ -18,7 +16,7 @@ from tokpress.engines.choice import choose_engine
 from tokpress.engines.load import FAST_KINDS, load_files, reference_engine
 from tokpress.engines.parity import Auditor
 from tokpress.errors import UsageError
-from tokpress.live.encoder import Encoder, Use
+from tokpress.live.encoder import Encoder
 from tokpress.machine import usable_cores
 from tokpress.options import BuildOptions, PathLike, as_list, build_config
 from tokpress.records import STDIN, SpecialTokenPolicy
@@ -59,7 +57,6 @@ class LiveTokens:
         options: LiveOptions,
         *,
         workers: int | None,
-        use: Use,
     ) -> None:
         if unknown := options.keys() - LiveOptions.__annotations__.keys():
             raise TypeError(f"LiveDataset got an unknown option {min(unknown)!r}")
@@ -75,19 +72,13 @@ class LiveTokens:
         engine, self.parity = choose_engine(
             files, config.tokenizer, reference, list(sample) if files.kind in FAST_KINDS else []
         )
-        self.encoder = Encoder(
-            files,
-            msgspec.structs.replace(config.tokenizer, engine=engine.name),
-            engine,
-            workers=max(usable_cores() - 1, 1) if workers is None else workers,
-            use=use,
-        )
+        self.encoder = Encoder(engine, workers=max(usable_cores() - 1, 1) if workers is None else workers)
         audited = engine is not reference and config.check.audit_rate > 0
         self._auditor = Auditor(engine, reference, config.check.audit_rate) if audited else None
         self.frame = frame_for(config.tokenizer, engine.info)
 
     def encode(self, batch: TextBatch) -> TokenBatch:
-        tokens = self.encoder.encode(batch.text, beside=True)
+        tokens = self.encoder.encode(batch.text)
         if self._auditor is not None:
             self._auditor.check(batch, tokens)
         return self.frame.apply(tokens)

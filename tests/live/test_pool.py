@@ -1,4 +1,4 @@
-"""A crew of threads: whoever of them fails, the caller is told, and the crew goes on."""
+"""A pool of threads: whoever of them fails, the caller is told, and the pool goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tokpress.batches import TokenBatch
 from tokpress.engines.bytes import BytesEngine
 from tokpress.errors import TokenizerError
-from tokpress.live.threads import ThreadCrew
+from tokpress.live.pool import WorkerPool
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 PARTS = [["a"], ["b"], ["c"]]
@@ -38,14 +38,14 @@ def engine() -> FailsElsewhere:
 
 
 @pytest.fixture
-def crew(engine: FailsElsewhere) -> Iterator[ThreadCrew]:
-    crew = ThreadCrew(engine, 2)
-    yield crew
-    crew.close()
+def pool(engine: FailsElsewhere) -> Iterator[WorkerPool]:
+    pool = WorkerPool(engine, 2)
+    yield pool
+    pool.close()
 
 
-def test_the_error_of_a_helper_is_the_caller_s(crew: ThreadCrew, engine: FailsElsewhere) -> None:
+def test_the_error_of_a_helper_is_the_caller_s(pool: WorkerPool, engine: FailsElsewhere) -> None:
     with pytest.raises(TokenizerError, match="this thread cannot"):
-        crew.encode(PARTS, len)
+        pool.encode(PARTS, len)
     engine.fails = False
-    assert crew.encode(PARTS, lambda tokens: tokens.ids.tolist()) == [[97], [98], [99]]
+    assert pool.encode(PARTS, lambda tokens: tokens.ids.tolist()) == [[97], [98], [99]]
