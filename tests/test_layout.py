@@ -54,6 +54,7 @@ def file_system_calls(source: str) -> Iterator[str]:
         "os.strerror",
         "os.environ",
         "os.sched_setaffinity",
+        "os._exit",
     }
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

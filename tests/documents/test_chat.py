@@ -74,6 +74,20 @@ class TestLoss:
         docs, rejects = shape(style.directory, messages_field="messages", loss="all")([{"messages": CHAT}])
         assert (len(docs), rejects) == (1, [])
 
+    def test_a_prompt_that_the_answer_does_not_begin_with_is_told(self, tmp_path: Path) -> None:
+        """A template that has the assistant begin to think, and forgets that once it has answered: the prompt is longer than
+        what stands before the answer, and the answer's first words would not be learned."""
+        template = (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+        )
+        style = make_style(tmp_path, "chatml", template)
+        docs, [reject] = shape(style.directory, messages_field="messages")([{"messages": CHAT}])
+        assert (len(docs), reject.reason) == (0, BAD_CHAT)
+        assert "changes what stands before message 1" in reject.detail
+        thinking = [CHAT[0], {"role": "assistant", "content": "<think>\nhm</think>Ja"}]
+        assert learned(style.directory, thinking) == ["hm</think>Ja<|im_end|>\n"]
+
 
 class TestTemplates:
     def test_another_one_than_the_tokenizer_s(self, chatml: Style, tmp_path: Path) -> None:
@@ -97,6 +111,13 @@ class TestTemplates:
         records = [{"messages": CHAT, "tools": [{}]}]
         made = rendered(style.directory, records, messages_field="messages")
         assert made.batch.text.to_pylist() == ["with tools"]
+
+    def test_the_config_has_the_last_word_about_the_special_tokens(self, tmp_path: Path) -> None:
+        """As it has with `transformers`, and about the EOS of plain text."""
+        style = make_style(tmp_path, "chatml", "{% generation %}{{ eos_token }}{{ pad_token }}{% endgeneration %}")
+        names = {"eos_token": "<|endoftext|>", "pad_token": {"content": "<|im_start|>"}}
+        (style.directory / "special_tokens_map.json").write_text(json.dumps(names))
+        assert learned(style.directory) == ["<|im_end|><|im_start|>"]
 
     def test_none_at_all_is_an_error(self, bpe: Path) -> None:
         with pytest.raises(TokenizerError, match="--chat-template FILE"):

@@ -107,6 +107,10 @@ class TestReference:
         with pytest.raises(ParityError, match="no mask can be made"):
             TokenStarts(engine).find(strings(["Éa b"]), TokenBatch(np.array([0], np.uint32), np.array([1])))
 
+    def test_starts_that_go_backwards_are_put_in_order(self) -> None:
+        """A token that comes from before its neighbour starts where that one does: whoever looks for spans goes by order."""
+        assert found(_Backwards(TokenizerFiles("bytes", {})), ["X", "abc", "Y"]) == [[0], [1, 1, 2], [0]]
+
     def test_an_engine_that_cannot_say_is_an_error(self) -> None:
         engine = reference_engine(TokenizerFiles("bytes", {}), "text")
         with pytest.raises(TokenizerError, match="does not say where its tokens start"):
@@ -114,7 +118,7 @@ class TestReference:
 
 
 class _Unsaid(Engine):
-    """GPT-2 that must not be asked."""
+    """An engine that must not be asked."""
 
     def __init__(self, files: TokenizerFiles) -> None:
         self._engine = reference_engine(files, "text")
@@ -128,6 +132,16 @@ class _Unsaid(Engine):
 
     def token_bytes(self, token: int) -> bytes:
         return self._engine.token_bytes(token)
+
+
+class _Backwards(_Unsaid):
+    """Bytes whose normaliser has made capitals of them, and moved some."""
+
+    def token_bytes(self, token: int) -> bytes:
+        return super().token_bytes(token).upper()
+
+    def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:
+        return [[1, 0, 2] for _ in range(len(text))]
 
 
 def _in_characters(text: str, starts: list[int]) -> list[int]:

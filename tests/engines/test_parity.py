@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import AUDIT_MAX_BYTES, Auditor, check_parity, compare, nasty_texts
 from tokpress.engines.tiktoken import PATTERNS, rank_files
 from tokpress.errors import ParityError, TokenizerError
-from tokpress.records import Parity, SpecialTokenPolicy, TokenizerFiles
+from tokpress.records import Difference, Parity, SpecialTokenPolicy, TokenizerFiles
 
 from . import samples
 
@@ -95,6 +96,17 @@ class TestOutcome:
             together = sum(others, first)
             assert (together.outcome, together.engine) == (whole.outcome, whole.engine)
             assert together == whole or whole.outcome == "different"  # up to where each of them found one
+
+    @pytest.mark.parametrize("where", [0, 1, 2])
+    def test_a_difference_in_any_part_is_one_of_the_whole(self, where: int) -> None:
+        found = Difference(text="x", token=3, fast=[1], reference=[2])
+        equal = Parity(outcome="equal", engine="gigatoken", reference="huggingface", docs=5, bytes=70)
+        different = Parity(
+            outcome="different", engine="huggingface", reference="huggingface", docs=2, bytes=9, difference=found
+        )
+        first, *others = (different if part == where else equal for part in range(3))
+        assert sum(others, first) == msgspec.structs.replace(different, docs=12, bytes=149)
+        assert equal + equal == msgspec.structs.replace(equal, docs=10, bytes=140)
 
     def test_the_same_sample_gives_the_same_record(self, wrong: Engine) -> None:
         sample = [large_strings(samples.corpus())]

@@ -21,7 +21,7 @@ from tokpress.engines.gigatoken import GigatokenEngine
 from tokpress.engines.huggingface import HuggingFaceEngine
 from tokpress.engines.load import reference_engine
 from tokpress.engines.tiktoken import PATTERNS, as_tokenizer_json, rank_files
-from tokpress.engines.unsettled import UNSETTLED, unsettled_documents
+from tokpress.engines.unsettled import _CHUNK_BYTES, UNSETTLED, unsettled_documents
 from tokpress.records import TokenizerFiles
 
 from .fuzz import fuzzed, texts, unhurried
@@ -48,6 +48,14 @@ class TestDocuments:
     )
     def test_those_that_hold_one_are_found(self, documents: list[str]) -> None:
         assert unsettled_documents(large_strings(documents)).tolist() == naive(documents)
+
+    def test_all_over_a_large_batch(self) -> None:
+        """Memory is bounded by looking at a few megabytes at a time: at every one of them, and over their borders."""
+        rare = UNSETTLED[-1]
+        size = _CHUNK_BYTES // 2
+        documents = ["a" * (size - 2) + rare, "a" * size, rare + "b" * size, "b" * size, "b" * size, rare]
+        assert unsettled_documents(large_strings(documents)).tolist() == [0, 2, 5]
+        assert unsettled_documents(large_strings(documents)[1:5]).tolist() == [1]
 
     @unhurried
     @given(

@@ -151,6 +151,27 @@ class TestResume:
             rest = [row for k in range(len(steps[-1])) for rank in steps for row in (rank[k] if k < len(rank) else [])]
             assert rest == expected[state["samples"] :]
 
+    @pytest.mark.parametrize("drop_empty", [False, True])
+    def test_with_a_limit_it_ends_with_the_same_document(self, inputs: Path, drop_empty: bool) -> None:
+        """The limit is of documents in an epoch, those before the place included."""
+        options: dict[str, Any] = {
+            "max_epochs": 2,
+            "limit": 35,
+            "drop_empty": drop_empty,
+            "batch_size": 1,
+            "seq_len": 800,
+        }
+        live = live_of(inputs, **options)
+        expected, states = [], [live.state_dict()]
+        for batch in live:
+            expected += rows_of([batch])
+            states.append(live.state_dict())
+        assert {state["place"]["epoch"] for state in states} == {0, 1}
+        for state in states[:-1]:
+            resumed = live_of(inputs, **options)
+            resumed.load_state_dict(state)
+            assert rows_of(resumed) == expected[state["samples"] :]
+
     def test_of_one_that_was_iterated_and_left(self, inputs: Path) -> None:
         expected = rows_of(live_of(inputs))
         live = live_of(inputs)
@@ -265,6 +286,17 @@ class TestEnds:
         next(iter(live))
         with pytest.raises(UsageError, match="out of date"):
             next(old)
+
+    def test_so_is_one_from_before_a_state_was_loaded(self, inputs: Path) -> None:
+        live = live_of(inputs)
+        old = iter(live)
+        next(old)
+        state = live.state_dict()
+        next(old)
+        live.load_state_dict(state)
+        with pytest.raises(UsageError, match="out of date"):
+            next(old)
+        assert live.state_dict() == state
 
     def test_a_file_that_changes_is_an_error(self, tmp_path: Path) -> None:
         source = write_jsonl(tmp_path / "a.jsonl", make_texts(50))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import re
 import threading
@@ -245,6 +246,18 @@ class TestFunction:
             path.write_bytes(samples.sample(name).files.files["tokenizer.model"])
             got = tokpress.parallel_tokenize(["Hello world"], tokenizer=path)
             assert as_lists(got) == [samples.oracle(name)("Hello world")]
+
+    def test_sees_that_a_file_of_the_same_size_has_changed(self, tmp_path: Path) -> None:
+        path = tmp_path / "ranks.tiktoken"
+        ranks = samples.small_ranks()
+        swapped = ranks.replace(b"YQ== ", b"? ").replace(b"Yg== ", b"YQ== ").replace(b"? ", b"Yg== ")  # "a" and "b"
+        got = []
+        for time, data in enumerate((ranks, swapped)):
+            path.write_bytes(data)
+            os.utime(path, ns=(time, time))
+            got += as_lists(tokpress.parallel_tokenize(["a b"], tokenizer=path, pattern="gpt2"))
+        assert len(ranks) == len(swapped)
+        assert got[0] != got[1]
 
 
 FORK = """

@@ -42,6 +42,16 @@ def test_after_enough_text_the_fast_engine_is_trusted(engine: ProvedEngine) -> N
     assert ids(engine, DIFFERENT) == [*b"plaina ", 256, *b" b"]  # so this is the fast one
 
 
+def test_an_engine_that_fails_where_the_reference_does_not_is_never_used(caplog: pytest.LogCaptureFixture) -> None:
+    """A million spaces make tiktoken panic, and gigatoken not."""
+    spaces = large_strings([" " * 1_000_000 + "x"])
+    engine = ProvedEngine(samples.reference("gpt2-ranks"), samples.fast("gpt2-ranks"), proof_bytes=10)
+    for _ in range(2):
+        assert engine.decode(engine.encode(spaces).ids) == spaces[0].as_py()
+    assert "tiktoken differs from gigatoken and is not used: tiktoken cannot encode" in caplog.text
+    assert engine.name == "gigatoken"
+
+
 def test_the_name_is_that_of_the_ids() -> None:
     proved = ProvedEngine(samples.fast("cl100k"), samples.reference("cl100k"), proof_bytes=10)
     assert proved.name == "huggingface"

@@ -16,13 +16,13 @@ from tokpress.records import BAD_JSON, EMPTY, Reject
 Docs = list[int]  # their lengths
 
 
-def batch_of(first: int, lengths: Docs, *, bad: int = 0) -> tuple[TextBatch, TokenBatch]:
-    """Documents first, first + 1, ... at positions ten times that; token k of document d is 100 * d + k. Bad records
-    stand after the last one."""
+def batch_of(first: int, lengths: Docs, *, bad: int = 0, records: int = 1) -> tuple[TextBatch, TokenBatch]:
+    """Documents first, first + 1, ... at positions ten times that; token k of document d is 100 * d + k. Rejects, of so many
+    records each, stand after the last one."""
     numbers = np.arange(first, first + len(lengths))
     after = 10 * (first + len(lengths))
     rejects = [
-        Reject(source="a", input=0, position=after - 9 + i, reason=reason, detail="")
+        Reject(source="a", input=0, position=after - 9 + i, reason=reason, detail="", records=records)
         for i, reason in enumerate([BAD_JSON] * bad + [EMPTY])
     ]
     text = TextBatch(
@@ -109,6 +109,16 @@ def test_rejects_count_once_they_are_passed() -> None:
         window.drop_sequences(1)
         counts.append(window.place().rejects)
     assert counts == [0, 2, 3]  # the second sequence ends in the second document, the third one with it
+
+
+def test_a_reject_counts_for_all_the_records_that_it_stands_for() -> None:
+    """A damaged row group is one reject, and thousands of rows."""
+    window = Window(Place(), width=4, stride=4)
+    window.append(*batch_of(0, [4], bad=2, records=1000))
+    assert (window.rejects_read, window.place().rejects) == (2000, 0)
+    window.append(*batch_of(1, [4]))
+    window.drop_sequences(1)
+    assert (window.rejects_read, window.place().rejects) == (2000, 2000)
 
 
 def test_a_document_that_has_shrunk_is_an_error() -> None:

@@ -128,6 +128,24 @@ class TestCorrupt:
         assert (reject.reason, reject.position, reject.records) == (DAMAGED_INPUT, 20, 20)
         assert result.records == 60
 
+    @pytest.mark.parametrize("length", [5, 2**40])
+    def test_a_field_of_another_length_than_its_struct_costs_the_rows_of_its_batch(
+        self, tmp_path: Path, length: int
+    ) -> None:
+        """Arrow compares the lengths of columns when it reads them, not of what is in them: a short one is just shorter."""
+        texts = [f"text {i:03d}" for i in range(60)]
+        table = pa.table({"doc": [{"text": text} for text in texts]})
+        path = write_table(tmp_path / "a", table, "arrow-file", ROWS)
+        data = path.read_bytes()
+        nodes, wrong = (
+            np.array([ROWS, 0, rows, 0], np.int64).tobytes() for rows in (ROWS, length)
+        )  # lengths and nulls
+        place = data.index(nodes, data.index(nodes) + 1)  # in the second batch
+        result = read(write(path, data[:place] + wrong + data[place + len(wrong) :]), text_field="doc.text")
+        assert result.texts == texts[:20] + texts[40:]
+        [reject] = result.rejects
+        assert (reject.reason, reject.position, reject.records) == (DAMAGED_INPUT, 20, 20)
+
     def test_indices_into_a_dictionary(self, tmp_path: Path) -> None:
         indices = pa.array([0, 1, 0, 1, 77], pa.int32())
         values = pa.DictionaryArray.from_arrays(indices, pa.array([str(i) for i in range(100)]))

@@ -16,7 +16,7 @@ import tokpress
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
 from tokpress.records import STDIN, Input
-from tokpress.sources.files import FORMAT_OF_EXTENSION, discover
+from tokpress.sources.files import FORMAT_OF_EXTENSION, check_unchanged, discover
 
 from .reading import COMPRESSORS, compress, joined, jsonl, read, write
 
@@ -180,6 +180,36 @@ def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
     Path(path).write_text("{}")
     with pytest.raises(UsageError, match=r"not UTF-8.*Rename it"):
         discover([tmp_path], ReadConfig())
+
+
+class TestChanges:
+    """While a build reads, an input must stay what was planned with."""
+
+    @pytest.fixture
+    def source(self) -> Input:
+        touch("a.jsonl")
+        [source] = discover(["a.jsonl"], ReadConfig())
+        return source
+
+    def test_none(self, source: Input) -> None:
+        check_unchanged(source)
+
+    def test_to_the_same_size_are_seen_by_the_time(self, source: Input) -> None:
+        Path(source.path).write_bytes(b"[]\n")
+        os.utime(source.path, ns=(source.mtime_ns, source.mtime_ns + 1))
+        with pytest.raises(InputError, match=r"a\.jsonl was changed while it was being read.*--overwrite"):
+            check_unchanged(source)
+
+    def test_that_keep_the_time_are_seen_by_the_size(self, source: Input) -> None:
+        Path(source.path).write_bytes(b"{}\n{}\n")
+        os.utime(source.path, ns=(source.mtime_ns, source.mtime_ns))
+        with pytest.raises(InputError, match="was changed while it was being read"):
+            check_unchanged(source)
+
+    def test_that_take_it_away_are_told(self, source: Input) -> None:
+        Path(source.path).unlink()
+        with pytest.raises(InputError, match=r"cannot read a\.jsonl: No such file.*Put it back"):
+            check_unchanged(source)
 
 
 class TestSaveToDisk:

@@ -82,6 +82,13 @@ class TestJson:
         assert [row["id"] for row in rows] == [str(i) for i in range(1000) if i % 3 and i != 10]
         assert len(reasons) == 1000 - len(rows)
 
+    def test_are_the_same_in_records_that_only_pythons_json_takes(self, jsonl: Path) -> None:
+        rest = '"text": "t", "id": 5, "meta": {"url": "u", "a.b": {"c": "\u00e9"}}}\n'
+        jsonl.write_text("{" + rest + '{"score": NaN, ' + rest)
+        rows, reasons = kept(jsonl, "id", "meta.url", "meta.a\\.b.c", "meta.none")
+        assert rows == [{"id": "5", "meta.url": "u", "meta.a\\.b.c": "\u00e9", "meta.none": None}] * 2
+        assert reasons == []
+
     def test_bytes_that_are_no_text_do_not_make_a_record_bad(self, jsonl: Path) -> None:
         jsonl.write_bytes(b'{"text": "t", "id": "\xff\xfe"}')
         assert kept(jsonl, "id") == ([{"id": '"\\xff\\xfe"'}], [])

@@ -85,6 +85,23 @@ class TestDamage:
         assert read(path, 60).texts == TEXTS[60:]
         assert same(read(path, 60), joined([read(path, 60, 90)]))
 
+    def test_rows_that_only_the_footer_knows_of_are_lost_ones(self, tmp_path: Path) -> None:
+        """The pages are sound, and end before the last row that the footer counts."""
+        path = tmp_path / "a.parquet"
+        texts = [f"text {i}" for i in range(100)]
+        pq.write_table(pa.table({"text": texts}), path, use_dictionary=False, write_statistics=False)
+        data = path.read_bytes()
+        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        hundred, more = b"\xc8\x01", b"\xf0\x01"  # 100 and 120, as a footer writes numbers
+        assert hundred in data[footer:]
+        write(path, data[:footer] + data[footer:].replace(hundred, more))
+        assert pq.read_metadata(path).num_rows == 120
+        result = read(path)
+        assert result.texts == texts
+        [reject] = result.rejects
+        assert (reject.reason, reject.position, reject.records) == (DAMAGED_INPUT, 100, 20)
+        assert "it ends at row 100" in reject.detail
+
     @pytest.mark.parametrize("keep", [0, 3, 4, 0.5, -1, -8])
     def test_without_its_footer_a_file_is_one_reject(self, tmp_path: Path, keep: float) -> None:
         data = save(tmp_path / "a.parquet").read_bytes()

@@ -170,6 +170,15 @@ class TestBadRows:
         assert [(reject.position, reject.line, reject.reason) for reject in result.rejects] == bad
         assert result.records == len(values)
 
+    def test_the_limit_is_for_all_texts_of_a_row_together(self, tmp_path: Path, kind: str) -> None:
+        table = pa.table({"q": ["12345", "12345", "1234567890"], "a": ["67890", "678901", ""]})
+        path = write_table(tmp_path / "a", table, kind)
+        result = read(path, text_field="q", required=("a",), max_doc_bytes=10)
+        assert result.positions == [0, 2]
+        [reject] = result.rejects
+        assert (reject.reason, reject.position) == (TOO_LARGE, 1)
+        assert "the text has 11 bytes, the limit is 10" in reject.detail
+
     def test_say_what_is_wrong(self, tmp_path: Path, kind: str) -> None:
         values = [None, b"caf\xe9", b"x" * 2000]
         path = write_table(tmp_path / "a", pa.table({"text": pa.array(values, pa.binary())}), kind)

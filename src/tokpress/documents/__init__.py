@@ -10,6 +10,7 @@ that the loss is computed on (`Rendered`), and, once there are ids, documents as
     chat               messages, rendered with the tokenizer's chat template as `transformers` renders it
     jinja              anything else: --template FILE, with {% loss %} around what is learned
     sandbox            what the last two share: Jinja2 without a way out, with bounds that do not depend on the machine
+    growth             how much a filter may make of little
     shape              template, frame, loss mask, length: batches and their ids -> documents
     frame              BOS, EOS, range check, narrow dtype
     starts             where tokens start in their text, for the loss mask

@@ -10,7 +10,6 @@ the tokenizer: by `--doc-timeout` and `--memory`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import update_wrapper
@@ -19,10 +18,12 @@ from typing import Any
 import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import make_attrgetter
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tokpress.documents.base import BadRecord, Text
+from tokpress.documents.growth import GROWTH, numbers, widths
 from tokpress.errors import UsageError
 from tokpress.records import TEMPLATE_LIMIT
 
@@ -31,7 +32,6 @@ STEPS_PER_CHAR = 10  # for each character of it
 MAX_CHARS = 1024**2  # that it may write for a record, and
 CHARS_PER_CHAR = 64  # for each character of it
 _COUNTED, _BOUNDED = "_counted", "_bounded"  # filters that no template can name: a name there has no underscore first
-_WIDTH_FILTERS = ("batch", "center", "indent", "slice")
 
 
 class _Limit(Exception):  # noqa: N818 - a reject, no error
@@ -102,8 +102,12 @@ class _Environment(ImmutableSandboxedEnvironment):
     def __init__(self, spending: Spending, block: type[_Blocks]) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[block, loopcontrols])
         self.spending = spending
-        self.filters |= {_COUNTED: self._counted, _BOUNDED: self._bounded, "tojson": _tojson}
-        self.filters |= {name: self._narrow(self.filters[name]) for name in _WIDTH_FILTERS}
+        self.filters |= {_COUNTED: self._counted, _BOUNDED: self._bounded, "tojson": self._tojson}
+        self.filters |= {name: self._limited(self.filters[name], growth) for name, growth in GROWTH.items()}
+        self.filters |= {
+            "join": self._limited_join(self.filters["join"]),
+            "sum": self._limited_sum(self.filters["sum"]),
+        }
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree: nodes.Template = _Guarded().visit(super()._parse(source, name, filename))
@@ -118,14 +122,52 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.spending.check_size(len(text))
         return text
 
-    def _narrow(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A filter that fills up to a width, only to widths that can be."""
+    def _limited(self, function: Callable[..., Any], growth: Callable[..., int]) -> Callable[..., Any]:
+        """A filter that can make much of little, only as much as can be."""
+        own = int(hasattr(function, "jinja_pass_arg"))  # Jinja2 gives it its environment, or the like, first
 
-        def narrow(*args: Any, **kwargs: Any) -> Any:
-            self._check_numbers((*args, *kwargs.values()))
+        def limited(*args: Any, **kwargs: Any) -> Any:
+            self.spending.check_size(growth(*args[own:], **kwargs))
             return function(*args, **kwargs)
 
-        return update_wrapper(narrow, function)  # Jinja2 marks functions that are given its environment
+        return update_wrapper(limited, function)  # Jinja2 marks functions that are given its environment
+
+    def _limited_join(self, join: Callable[..., Any]) -> Callable[..., Any]:
+        def limited(own: Any, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> Any:
+            return join(own, self._added_up(value, attribute, len(str(d))), d)
+
+        return update_wrapper(limited, join)
+
+    def _limited_sum(self, add: Callable[..., Any]) -> Callable[..., Any]:
+        def limited(own: Any, iterable: Iterable[Any], attribute: str | int | None = None, start: Any = 0) -> Any:
+            if isinstance(start, int | float):
+                return add(own, iterable, attribute, start)
+            return add(own, self._added_up(iterable, attribute), None, start)
+
+        return update_wrapper(limited, add)
+
+    def _added_up(self, items: Iterable[Any], attribute: str | int | None, between: int = 0) -> Iterator[Any]:
+        """The items (or that attribute of each), as long as all of them, and what is put between them, can be."""
+        size = 0
+        for item in items if attribute is None else map(make_attrgetter(self, attribute), items):
+            size += between + (len(item) if isinstance(item, str | list | tuple) else 0)
+            self.spending.check_size(size)
+            yield item
+
+    def _tojson(
+        self,
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | str | None = None,
+        separators: Any = None,
+        sort_keys: bool = False,
+    ) -> str:
+        """As `transformers` has it: without HTML escapes. What stands between the values is the template's choice."""
+        style: Any = {"ensure_ascii": ensure_ascii, "indent": indent, "separators": separators, "sort_keys": sort_keys}
+        if indent is None and separators is None:
+            return json.dumps(value, **style)
+        self._check_numbers([indent])
+        return "".join(self._added_up(json.JSONEncoder(**style).iterencode(value), None))
 
     def _check_numbers(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -137,7 +179,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps `format`
         text = getattr(method, "__self__", None)
         if isinstance(text, str):  # it may be asked to fill up to a width
-            self._check_numbers((*args, *kwargs.values(), *_numbers(text if "format" in method.__name__ else "")))
+            self._check_numbers((*args, *kwargs.values(), *numbers(text if "format" in method.__name__ else "")))
         result = super().call(context, obj, *args, **kwargs)
         if isinstance(result, str):
             self.spending.check_size(len(result))
@@ -151,16 +193,11 @@ class _Environment(ImmutableSandboxedEnvironment):
             self._check_numbers((left, right))
             self.spending.check_size(abs(right) * 10 if isinstance(right, int) else 0)
         if operator == "%" and isinstance(left, str):
-            self._check_numbers(_numbers(left))
+            self._check_numbers(widths(left, right))
         result = super().call_binop(context, operator, left, right)
         if operator == "+" and isinstance(result, str | list | tuple):
             self.spending.check_size(len(result))
         return result
-
-
-def _numbers(text: str) -> list[int]:
-    """Those written in a text: widths, where it is a format."""
-    return [int(digits[:18]) for digits in re.findall(r"[0-9]+", text)]
 
 
 class _Turns:
@@ -196,13 +233,6 @@ class _Namespace(jinja2.utils.Namespace):
         if name.startswith("_"):
             raise jinja2.exceptions.SecurityError(f"{name!r} cannot be set on a namespace")
         super().__setitem__(name, value)
-
-
-def _tojson(
-    value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False
-) -> str:
-    """As `transformers` has it: without HTML escapes."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise(message: str) -> None:
