@@ -39,6 +39,7 @@ from tokpress.store.manifest import encode
 SETTINGS = Settings(engine="bytes", batch_bytes=100, threads=1)
 INPUTS = [Input(path="a.jsonl", format="jsonl", size=100, mtime_ns=0)]
 DEAD = Ended(f"{CRASHED}: SIGKILL")
+MOST_POLLS = 10_000  # a scheduler that waits for what never comes fails here, and does not hang
 Said = Reply | Ended
 
 
@@ -54,6 +55,7 @@ class FakeCluster:
         self.stopped: list[int] = []
         self.memory: dict[int, int] = {}
         self.polled: Callable[[], None] = lambda: None
+        self.polls = 0
         self._waiting: deque[tuple[int, Order]] = deque()
 
     def start(self, *numbers: int) -> None:
@@ -65,6 +67,8 @@ class FakeCluster:
         self._waiting.append((number, order))
 
     def poll(self, seconds: float, hear: Hear) -> None:
+        self.polls += 1
+        assert self.polls < MOST_POLLS, f"it waits for ever, having said {self.orders}"
         self.polled()
         dead: set[int] = set()
         for number, order in [self._waiting.popleft() for _ in range(len(self._waiting))]:
@@ -162,6 +166,16 @@ class TestAssign:
         run.finish()
         assert sum(isinstance(order, Settle) for _, order in run.cluster.orders) == 2
 
+    def test_one_that_had_settled_is_told_to_settle_again(self) -> None:
+        """With --limit, units are given one by one: each has to be finished before the next is."""
+        run = Run(Settling())
+        run.scheduler.start()
+        run.scheduler.configure(SETTINGS, budget(1))
+        for unit in range(3):
+            task = Task(unit=unit, slices=[Slice(0)])
+            assert [entry.unit for entry in run.scheduler.run([task], lambda *_: None, lambda _: None)] == [unit]
+        assert sum(isinstance(order, Settle) for _, order in run.cluster.orders) == 3
+
     def test_receipts_of_an_earlier_run_come_first(self) -> None:
         run = Run(Settling())
         before = receipt(0, 0, then=(0, 50))
@@ -212,6 +226,21 @@ class TestDeath:
         run = Run(behave)
         run.finish()
         assert (run.sum().docs, run.sum().tokens, run.sum().rejects) == (4 + 1, 4 + 1, 0)
+
+    def test_a_second_one_takes_back_only_what_was_said_since_the_first(self) -> None:
+        settling = Settling()
+
+        def behave(number: int, order: Order) -> list[Said]:
+            if isinstance(order, Task) and order.first_shard < 2:
+                number_of_shard = order.first_shard
+                run.write(receipt(0, number_of_shard, then=(0, 40 * (number_of_shard + 1)), docs=4))
+                return [Advanced(docs=9, tokens=90), DEAD]
+            return settling(number, order)
+
+        run = Run(behave)
+        run.finish()
+        assert [task.first_shard for task in run.cluster.tasks()] == [0, 1, 2]
+        assert (run.sum().docs, run.sum().tokens) == (4 + 4 + 1, 4 + 4 + 1)
 
     def test_after_the_last_receipt_is_no_loss(self) -> None:
         """It died just before it could say so."""
@@ -385,6 +414,25 @@ class TestMemory:
         assert sorted(entry.unit for entry in done) == list(range(8))
         assert sorted(set(run.cluster.started[4:])) == [0, 1]
         assert run.sum().docs == 8  # what the others had done and not finished was taken back
+
+    def test_what_was_finished_before_workers_were_let_go_is_not_done_again(self) -> None:
+        settling = Settling()
+        kept = receipt(0, 0, then=(0, 40), docs=4)
+
+        def behave(number: int, order: Order) -> list[Said]:
+            if isinstance(order, Task) and len(run.cluster.started) == 2:
+                if number == 1:
+                    return [Failed.of(NotEnoughMemory("too large beside another"))]
+                run.write(kept)
+                return [Advanced(docs=6, tokens=6)]
+            return settling(number, order)
+
+        run = Run(behave, workers=2, units=2)
+        run.configure = lambda workers, why: (SETTINGS, budget(workers))
+        done = {entry.unit: entry.receipts for entry in run.finish()}
+        assert [(task.first_shard, task.start) for task in run.cluster.tasks(0)] == [(0, None), (1, (0, 40))]
+        assert done == {0: [kept, receipt(0, 0)], 1: [receipt(1, 0)]}
+        assert run.sum().docs == 4 + 1 + 1
 
     def test_one_worker_alone_has_nobody_to_let_go(self) -> None:
         run = Run(lambda number, order: [Failed.of(NotEnoughMemory("x"))] if isinstance(order, Task) else [])

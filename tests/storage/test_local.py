@@ -104,6 +104,20 @@ class TestPut:
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
+class TestAbandoned:
+    def test_what_attempts_left_that_died_goes_and_nothing_else(self, tmp_path: Path) -> None:
+        storage = LocalStorage(tmp_path)
+        storage.prepare("a", "b")
+        for key in ("x", "a/x", "a/.hidden", "a/x.tmp", "a/.x.tmp"):
+            storage.put(key, b"kept")
+        for key in ("x", "a/x", "a/new", "b/x"):
+            storage.create(key).write(b"a part")
+        storage.delete_abandoned("", "a")
+        assert names(tmp_path) == ["a", "b", "x"]
+        assert names(tmp_path / "a") == [".hidden", ".x.tmp", "x", "x.tmp"]
+        assert [is_temporary(name) for name in names(tmp_path / "b")] == [True]  # of which nothing was said
+
+
 class TestChecksums:
     @given(st.lists(st.binary(max_size=50)))
     def test_do_not_depend_on_how_the_bytes_came(self, parts: list[bytes]) -> None:

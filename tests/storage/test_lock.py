@@ -173,6 +173,20 @@ class TestRaces:
         with WriterLock(store):
             assert (store / LOCK).exists()
 
+    def test_a_file_that_never_stays_is_given_up(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A directory that something else keeps clearing must not keep a run trying for ever."""
+        tried: list[int] = []
+
+        def clear() -> None:
+            tried.append(len(tried))
+            assert len(tried) < 1000
+            (store / LOCK).unlink()
+
+        after_opening(monkeypatch, *[clear] * 1001)
+        with pytest.raises(OSError, match=str(store)), WriterLock(store):
+            pass
+        assert len(tried) > 10
+
     def test_of_many_writers_one_is_inside(self, store: Path) -> None:
         inside: list[int] = []
         most: list[int] = []

@@ -60,7 +60,6 @@ _SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
 _SAMPLE_DOC_BYTES = 32 * 1024
 _SHOWN_TOKENS = 12
 _SAMPLE_GROWTH = 16  # times its size that text may have after its template, where a sample is looked at
-_MANY_REJECTS = 1000  # held back; more are told at once, so that a hopeless run stops early
 Say = Callable[[Reply], None]
 
 

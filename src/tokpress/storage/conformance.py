@@ -110,6 +110,13 @@ def put_if_absent_has_one_winner(storage: Storage) -> None:
     _require(won.count(True) == 1, f"{won.count(True)} of {_RACERS} writers were told that theirs was the first")
     _require(storage.read("x") == b"%d" % won.index(True), "the object is not the winner's")
     _require(storage.list() == ["x"], "those who lost left something behind")
+    same = b"the very same bytes"
+    storage.put("y", same, if_absent=True)
+    try:
+        storage.put("y", same, if_absent=True)
+    except FileExistsError:
+        return
+    raise ConformanceError("one who puts what is there already is told that theirs was the first")
 
 
 def replacing_changes_the_version(storage: Storage) -> None:
@@ -132,7 +139,16 @@ def lists_are_sorted_and_deep(storage: Storage) -> None:
     inside = storage.below("a")
     _require(inside.list() == ["1", "b/10", "b/2"], f"below a prefix the list is {inside.list()}")
     _require(inside.read("1") == b"", "below a prefix an object is not found")
-    storage.delete_abandoned("a")
+
+
+def only_attempts_are_abandoned(storage: Storage) -> None:
+    storage.prepare("a")
+    for key in ("x", "a/y"):
+        storage.put(key, b"kept")
+        storage.create(key).write(b"never committed")
+    storage.delete_abandoned("", "a")
+    _require(storage.list() == ["a/y", "x"], f"of what was committed there is {storage.list()}")
+    _require(storage.read("a/y") == b"kept", "an attempt that was abandoned changed the object")
 
 
 def removing_removes(storage: Storage) -> None:
@@ -172,6 +188,7 @@ PROMISES: tuple[Callable[[Storage], None], ...] = (
     put_if_absent_has_one_winner,
     replacing_changes_the_version,
     lists_are_sorted_and_deep,
+    only_attempts_are_abandoned,
     removing_removes,
     no_key_leads_out,
     opens_at_any_position,

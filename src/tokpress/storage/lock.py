@@ -47,9 +47,11 @@ class WriterLock:
         try:
             self._make(self._path.parent)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except (FileNotFoundError, FileExistsError):
-            if os.path.lexists(self._path.parent) and not self._path.parent.is_dir():  # a file, or a link to nowhere
-                raise
+        except (FileNotFoundError, FileExistsError) as error:
+            directory = self._path.parent
+            if os.path.lexists(directory) and not directory.is_dir():
+                number = errno.ENOTDIR if directory.exists() else errno.ENOENT  # a file, or a link to nowhere
+                raise OSError(number, os.strerror(number), str(directory)) from error
             return False  # the last holder removed the directory, too
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,6 +15,8 @@ from tokpress.storage.base import Stat, Storage, Upload, checksum
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_PUTTING = threading.Lock()  # of all storages: those below one prefix share their objects
 
 
 class MemoryStorage(Storage):
@@ -60,9 +63,10 @@ class MemoryStorage(Storage):
         return _MemoryUpload(self._objects, self._key(key))
 
     def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
-        if if_absent and self._objects.setdefault(self._key(key), data) is not data:
-            raise FileExistsError(17, "there is such an object", self.location(key))
-        self._objects[self._key(key)] = data
+        with _PUTTING:
+            if if_absent and self._key(key) in self._objects:
+                raise FileExistsError(17, "there is such an object", self.location(key))
+            self._objects[self._key(key)] = data
 
     def delete(self, key: str) -> None:
         self._objects.pop(self._key(key), None)
