@@ -62,14 +62,14 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)  # it takes a minute, and several on a busy machine
 def test_twenty_poisonous_documents_among_a_hundred_thousand(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(POISONED)
     python_path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     out = tmp_path / "store"
     options = ["--workers", "2", "--doc-timeout", "10", "--memory", "1.2GB", "--unit-size", "600kB"]
-    code, errors = finish(start([corpus], out, *options, PYTHONPATH=python_path), 500)
+    code, errors = finish(start([corpus], out, *options, PYTHONPATH=python_path), 1700)
     assert code == 0, errors
     store = tokpress.open(out)
     assert store.verify().ok
