@@ -127,6 +127,11 @@ def by_group(options: Iterable[Declared]) -> dict[Group, list[Declared]]:
     return {group: members for group, members in groups.items() if members}
 
 
+def table_name(group: Group) -> str:
+    """Of a group, in a file of options."""
+    return group.split()[0].lower()
+
+
 def _fields(section_name: str, struct: type[msgspec.Struct], section: Section) -> Iterator[Declared]:
     for field in msgspec.structs.fields(struct):
         (kind, *extras), option = _annotated(field.type, Option)
