@@ -14,14 +14,67 @@ from click.testing import CliRunner
 from conftest import stored
 
 import tokpress
+from tokpress import api
 from tokpress.cli.build import command as build_command
 from tokpress.cli.export import command as export_command
 from tokpress.cli.import_ import command as import_command
 from tokpress.cli.pack import command as pack_command
 from tokpress.cli.train_tokenizer import command as train_command
+from tokpress.config import BuildConfig
 from tokpress.errors import StoreError, TooManyRejects, UsageError
 from tokpress.options import BuildOptions, build_config
 from tokpress.packing import PackingOptions
+
+# Every option of `tokpress build`, as it is typed and as it is passed; none of them is the default.
+TYPED: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "tokenizer": (["--tokenizer", "gpt2"], {"tokenizer": "gpt2"}),
+    "out": (["--out", "other"], {"out": "other"}),
+    "format": (["--format", "lines"], {"format": "lines"}),
+    "text_field": (["--text-field", "body"], {"text_field": "body"}),
+    "separator": (["--separator", r"\n--\t"], {"separator": "\n--\t"}),
+    "max_doc_bytes": (["--max-doc-bytes", "2kB"], {"max_doc_bytes": 2000}),
+    "prompt_field": (["--prompt-field", "q"], {"prompt_field": "q"}),
+    "completion_field": (["--completion-field", "a"], {"completion_field": "a"}),
+    "prompt_separator": (["--prompt-separator", r"\n"], {"prompt_separator": "\n"}),
+    "messages_field": (["--messages-field", "chat"], {"messages_field": "chat"}),
+    "tools_field": (["--tools-field", "functions"], {"tools_field": "functions"}),
+    "chat_template": (["--chat-template", __file__], {"chat_template": __file__}),
+    "date": (["--date", "2026-01-02"], {"date": "2026-01-02"}),
+    "loss": (["--loss", "last"], {"loss": "last"}),
+    "template": (["--template", __file__], {"template": __file__}),
+    "keep_empty_loss": (["--keep-empty-loss"], {"keep_empty_loss": True}),
+    "max_length": (["--max-length", "9"], {"max_length": 9}),
+    "overlong": (["--overlong", "drop"], {"overlong": "drop"}),
+    "val_fraction": (["--val-fraction", "0.25"], {"val_fraction": 0.25}),
+    "val_docs": (["--val-docs", "7"], {"val_docs": 7}),
+    "split_field": (["--split-field", "part"], {"split_field": "part"}),
+    "val_inputs": (["--val-inputs", "v", "--val-inputs", "w"], {"val_inputs": ["v", "w"]}),
+    "split_key": (["--split-key", "id"], {"split_key": "id"}),
+    "split_seed": (["--split-seed", "3"], {"split_seed": 3}),
+    "engine": (["--engine", "tiktoken"], {"engine": "tiktoken"}),
+    "special_tokens": (["--special-tokens", "parse"], {"special_tokens": "parse"}),
+    "bos": (["--bos"], {"bos": True}),
+    "eos": (["--no-eos"], {"eos": False}),
+    "bos_token": (["--bos-token", "<s>"], {"bos_token": "<s>"}),
+    "eos_token": (["--eos-token", "</s>"], {"eos_token": "</s>"}),
+    "pattern": (["--pattern", "llama3"], {"pattern": "llama3"}),
+    "added_tokens": (["--special-token", "<a=b>=7", "--special-token", "c=8"], {"added_tokens": {"<a=b>": 7, "c": 8}}),
+    "audit_rate": (["--audit-rate", "0.5"], {"audit_rate": 0.5}),
+    "max_rejects": (["--max-rejects", "3%"], {"max_rejects": "3%"}),
+    "on_bad_record": (["--on-bad-record", "stop"], {"on_bad_record": "stop"}),
+    "workers": (["--workers", "3"], {"workers": 3}),
+    "memory": (["--memory", "3GiB"], {"memory": 3 * 2**30}),
+    "doc_timeout": (["--doc-timeout", "2.5"], {"doc_timeout": 2.5}),
+    "pin": (["--pin", "numa"], {"pin": "numa"}),
+    "unit_size": (["--unit-size", "5MB"], {"unit_size": 5_000_000}),
+    "shard_size": (["--shard-size", "6MB"], {"shard_size": 6_000_000}),
+    "limit": (["--limit", "11"], {"limit": 11}),
+    "keep": (["--keep", "id, url"], {"keep": ["id", "url"]}),
+    "drop_empty": (["--drop-empty"], {"drop_empty": True}),
+    "profile": (["--profile", "p"], {"profile": "p"}),
+    "overwrite": (["--overwrite"], {"overwrite": True}),
+}
+OF_THE_COMMAND = {"inputs", "as_json", "quiet", "dry_run", "monitor", "config", "print_config"}  # what it shows, and how
 
 SOURCE = [
     *({"meta": {"body": text}} for text in ("one", "", "zwei<|endoftext|>", "three " * 50)),
@@ -97,6 +150,37 @@ class TestSameOptions:
         typed = typed_as(build_command, ["input", "--tokenizer", "bytes", "--out", "o"])
         flat: Any = {name: typed[name] for name in BuildOptions.__annotations__ if name in typed}
         assert build_config("bytes", flat | {"added_tokens": dict(flat["added_tokens"])}) == build_config("bytes", {})
+
+    def test_each_can_be_typed_and_passed(self) -> None:
+        """So that none is forgotten below."""
+        assert set(TYPED) == options_of(build_command) - OF_THE_COMMAND
+
+    @pytest.mark.parametrize("option", TYPED)
+    def test_typed_and_passed_are_the_same_build(self, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+        """Whatever an option is called on the way, it comes to where the work is done."""
+        asked: list[tuple[list[str], str, BuildConfig, bool]] = []
+
+        def note(inputs: Any, out: Any, config: BuildConfig, *, overwrite: bool = False, **_: Any) -> None:
+            asked.append(([str(path) for path in inputs], str(out), config, overwrite))
+            raise UsageError("so far, and no further")
+
+        monkeypatch.setattr(api, "build_store", note)
+        monkeypatch.setattr(api, "make_job", note)
+        typed, passed = TYPED[option]
+        usual: dict[str, Any] = {"tokenizer": "bytes", "out": "o"}
+        words = ["a", "b", "--tokenizer", "bytes", "--out", "o"]
+        for run in (
+            lambda: build_command.main([*words, *typed], standalone_mode=False),
+            lambda: build_command.main([*words, *typed, "--dry-run"], standalone_mode=False),
+            lambda: tokpress.build(["a", "b"], **(usual | passed)),
+            lambda: tokpress.build(["a", "b"], **usual),
+        ):
+            with pytest.raises(UsageError, match="so far"):
+                run()
+        command, dry, function, default = asked
+        assert command == function != default
+        if option != "overwrite":  # what is only measured replaces nothing
+            assert dry == function
 
     def test_train_tokenizer_takes_what_the_command_takes(self) -> None:
         assert set(inspect.signature(tokpress.train_tokenizer).parameters) == options_of(train_command)

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
+from formats.stores import furnish, template
 
 import tokpress
 
@@ -20,6 +22,12 @@ class TestExport:
         assert " linked, " in result.out
         assert f'Open it: DatatroveFolderDataset("{tmp_path}/out/train"' in result.out
         assert result.err == ""
+
+    @pytest.mark.parametrize(("dtype", "width"), [("uint16", 2), ("uint32", 4)])
+    def test_says_how_wide_the_ids_are(self, cli: Cli, tmp_path: Path, dtype: str, width: int) -> None:
+        store = furnish(template(tmp_path / "made"), {"train": [[3]]}, dtype=dtype)
+        result = cli("export", store, "--to", "datatrove", "--out", tmp_path / "out")
+        assert result.out.endswith(f"seq_len=2048, token_size={width})\n")
 
     def test_as_json_it_is_the_metadata(self, cli: Cli, store: Path, tmp_path: Path) -> None:
         result = cli("export", store, "--to", "parquet", "--seq-len", 16, "--out", tmp_path / "out", "--json")
@@ -65,6 +73,14 @@ class TestImport:
         checked = cli("verify", tmp_path / "again", "--deep")
         assert checked.code == 0
         assert "nothing was encoded again: its sources are tokens, not text" in checked.out
+
+    def test_links_unless_copies_are_asked_for(self, cli: Cli, store: Path, tmp_path: Path) -> None:
+        cli("export", store, "--to", "datatrove", "--out", tmp_path / "out", "--copy")
+        typed = ("import", tmp_path / "out" / "train", "--from", "datatrove", "--tokenizer", "bytes")
+        for options, names in (((), 2), (("--copy",), 1)):
+            out = tmp_path / f"names-{names}"
+            assert cli(*typed, "--out", out, *options).code == 0
+            assert (out / "shards" / "train-00000-000.bin").stat().st_nlink == names
 
     def test_a_wrong_tokenizer_is_an_error(self, cli: Cli, tmp_path: Path) -> None:
         np.array([9000, 1], "<u2").tofile(tmp_path / "train.bin")

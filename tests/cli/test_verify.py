@@ -92,6 +92,18 @@ class TestDeep:
     def test_with_json(self, cli: Cli, built: Path) -> None:
         assert json.loads(cli("verify", built, "--deep", "--json").out)["reencoded_docs"] == 5
 
+    def test_looks_into_every_split(self, cli: Cli, tmp_path: Path) -> None:
+        source = tmp_path / "numbers.jsonl"
+        source.write_text("".join(json.dumps({"text": f"number {i:02d}"}) + "\n" for i in range(40)))
+        store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "split", val_fraction=0.5)
+        assert 0 < store.num_docs < 40
+        assert json.loads(cli("verify", store.path, "--deep", "--json").out)["reencoded_docs"] == 40
+        text = store.split("val").text(0)
+        source.write_text(source.read_text().replace(text, text.upper()))
+        result = cli("verify", store.path, "--deep")
+        assert result.code == 1
+        assert result.err.startswith("damaged  shards/val-00000-000.bin: document 0 is not what the reference makes of")
+
     def test_finds_a_document_that_was_changed_in_the_source(self, cli: Cli, built: Path, source: Path) -> None:
         source.write_text(source.read_text().replace("Hello", "HELLO"))
         assert cli("verify", built).code == 0
@@ -100,6 +112,9 @@ class TestDeep:
         assert (
             "damaged  shards/train-00000-000.bin: document 0 is not what the reference makes of texts.jsonl"
             in result.err
+        )
+        assert result.err.endswith(
+            f"\n1 problem. Build the store again: tokpress build ... --out {built} --overwrite\n"
         )
 
     def test_finds_a_source_that_is_gone(self, cli: Cli, built: Path, source: Path) -> None:

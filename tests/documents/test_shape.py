@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import write_jsonl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokpress
-from documents.shaping import masked, shape
+from documents.shaping import engine_for, job_for, masked, shape, shaper_for
 from tokpress.records import EMPTY_LOSS, OVERLONG, Counts
 from tokpress.run.deep import reencode_sample
 
@@ -64,9 +65,23 @@ def test_dropped_records_are_rejects(sizes: list[tuple[int, int]], limit: int) -
     assert docs.positions.tolist() == [i for i in range(len(sizes)) if i not in long]
 
 
+def test_a_record_that_is_dropped_for_its_length_is_no_bad_one_whatever_else_it_is() -> None:
+    """It was left out on request, so it does not count for --max-rejects."""
+    docs, rejects = shape("bytes", max_length=5, overlong="drop", **FIELDS)(records([(9, 0), (2, 0), (1, 1)]))
+    assert [(reject.position, reject.reason) for reject in rejects] == [(0, OVERLONG), (1, EMPTY_LOSS)]
+    assert docs.positions.tolist() == [2]
+
+
 def test_a_record_whose_answer_was_cut_off_is_not_learned_from() -> None:
     docs, [reject] = shape("bytes", max_length=3, **FIELDS)(records([(5, 2), (1, 5)]))
     assert (len(docs), reject.reason, reject.position) == (1, EMPTY_LOSS, 0)
+
+
+def test_the_memory_that_a_mask_takes_is_counted() -> None:
+    """Places of tokens are held while it is made: a run that does not count them exceeds its --memory."""
+    plain, masks = job_for("bytes"), job_for("bytes", **FIELDS)
+    assert shaper_for(plain, engine_for(plain)).memory_per_byte == 0
+    assert shaper_for(masks, engine_for(masks)).memory_per_byte >= 16  # an int64 for each token's start, and one more
 
 
 def test_plain_text_may_have_a_length_too() -> None:
@@ -121,6 +136,23 @@ class TestBuild:
         assert dropped.manifest.totals.written == 70
         assert dropped.manifest.totals.rejected > 0
         assert dropped.verify().ok
+
+    def test_input_that_is_rendered_in_several_parts_is_counted_once(self, tmp_path: Path) -> None:
+        """Short questions with long answers: a batch of the former is many of the latter."""
+        lines = [json.dumps({"q": "q", "a": "long answer " * 50}) + "\n" for _ in range(60)]
+        (tmp_path / "b.jsonl").write_text("".join(lines))
+        store = tokpress.build(tmp_path / "b.jsonl", tokenizer="bytes", out=tmp_path / "s", batch_bytes=1000, **FIELDS)
+        run = store.manifest.run
+        assert run["input_bytes"] == sum(map(len, lines))
+        assert run["text_bytes"] == store.num_tokens - 60  # of text a byte is a token; EOS is none
+        assert store.num_docs == 60
+
+    def test_an_audited_record_counts_once_however_it_is_split(self, tmp_path: Path, bpe: Path) -> None:
+        source = write_jsonl(tmp_path / "b.jsonl", [f"document number {i} of a few" for i in range(10)])
+        options: Any = {"max_length": 3, "overlong": "split", "audit_rate": 1.0}
+        store = tokpress.build(source, tokenizer=bpe, out=tmp_path / "audited", **options)
+        assert len(store) > 20
+        assert store.manifest.audit.docs == store.manifest.totals.written == 10
 
     @pytest.mark.parametrize("change", ["mask", "continued"])
     def test_forged_masks_and_counts_are_found(self, tmp_path: Path, change: str) -> None:

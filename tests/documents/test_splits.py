@@ -12,6 +12,7 @@ from conftest import stored
 
 import tokpress
 from tokpress.config import SplitConfig
+from tokpress.documents import splits
 from tokpress.documents.splits import Hasher
 from tokpress.errors import InputError, StoreError, UsageError
 from tokpress.records import Input
@@ -116,6 +117,16 @@ class TestShares:
     def test_a_number_is_exactly_that(self, inputs: list[Path], tmp_path: Path, count: int) -> None:
         store = build(inputs, tmp_path / "store", val_docs=count)
         assert len(store.split("val")) == min(count, 1200)
+
+    @pytest.mark.parametrize("count", [0, 1, 20])
+    def test_also_where_not_all_hashes_are_held_at_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+    ) -> None:
+        """Of very many records only the smallest hashes are kept on the way; here many are a few hundred."""
+        monkeypatch.setattr(splits, "_BATCH_BYTES", 100)
+        source = write(tmp_path / "many.jsonl", 0, 2000)
+        store = build([source], tmp_path / "store", val_docs=count, keep=[], unit_size="1MB", shard_size="1MB")
+        assert (len(store), len(store.split("val"))) == (2000 - count, count)
 
     def test_a_number_never_makes_a_training_document_a_validation_one(
         self, inputs: list[Path], tmp_path: Path

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import file_checksum
+from tokpress.store.durable import file_checksum
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
@@ -22,6 +23,7 @@ from tokpress.formats import FORMATS
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
 from tokpress.records import FileEntry, Split
+from tokpress.store import durable
 from tokpress.store.manifest import write_manifest
 
 from . import readers
@@ -170,6 +172,12 @@ class TestRefusals:
             tokpress.export(make_store(LENGTHS, masks=True), to=to, out=tmp_path / "out")
         assert not list(tmp_path.iterdir())
 
+    def test_of_masks_of_any_split(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store({"train": [[5]], "val": [[5], [6]]}, masks="some")  # of shards with an odd number
+        with pytest.raises(UsageError, match="and split 'val' of"):
+            tokpress.export(store, to="megatron", out=tmp_path / "out")
+        tokpress.export(store, to="megatron", out=tmp_path / "out", split="train")
+
     def test_of_32_bits_say_which_format_has_them(self, make_store: MakeStore, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"nanogpt holds 16-bit ids.*--to megatron, datatrove, dolma, llmc"):
             tokpress.export(make_store(LENGTHS, dtype="uint32"), to="nanogpt", out=tmp_path / "out")
@@ -205,6 +213,33 @@ class TestRefusals:
         write_manifest(store.storage, msgspec.structs.replace(store.manifest, tokenizer=info))
         with pytest.raises(UsageError, match="has no EOS and its tokenizer names none"):
             tokpress.export(store.path, to="llmc", out=tmp_path / "out")
+
+    def test_of_a_document_that_megatron_cannot_count(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tokpress.formats import megatron
+
+        monkeypatch.setattr(megatron, "_LONGEST", 50)
+        with pytest.raises(StoreError, match="has a document of 51 tokens; Megatron's index counts up to 50"):
+            tokpress.export(make_store({"train": [[3, 51]]}), to="megatron", out=tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        longest = make_store({"train": [[3, 50]]})
+        tokpress.export(longest, to="megatron", out=tmp_path / "out", overwrite=True)
+        assert readers.megatron_split(tmp_path / "out", "train") == documents(longest)
+
+    def test_of_a_document_that_a_shard_of_mds_cannot_hold(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tokpress.formats import mds
+
+        store = make_store({"train": [[3, 51]]})
+        size = tokpress.export(store, to="mds", out=tmp_path / "out").files["train/shard.00000.mds"]
+        monkeypatch.setattr(mds, "_LARGEST", size)
+        tokpress.export(store, to="mds", out=tmp_path / "fits")
+        monkeypatch.setattr(mds, "_LARGEST", size - 1)
+        with pytest.raises(UsageError, match=r"MDS shards have up to 4 GiB, .* Choose --seq-len"):
+            tokpress.export(store, to="mds", out=tmp_path / "too-large")
+        assert not (tmp_path / "too-large").exists()
 
     def test_of_a_place_that_is_taken(self, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store(LENGTHS)
@@ -270,6 +305,25 @@ class TestAgain:
             patch.setattr(Target, "tidy", lambda self, plan: None)
             tokpress.export(store, to="dolma", out=tmp_path / "out", overwrite=True)
         assert (tmp_path / "out.partial" / "old" / "metadata.json").is_file()
+        tokpress.export(store, to="dolma", out=tmp_path / "out")
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_stopped_while_it_tidies_up_it_leaves_nothing_behind_the_next_time(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tokpress.formats import target
+
+        def stop(directory: Path) -> None:
+            if (tmp_path / "out").exists():
+                raise StoppedError
+            durable.remove_tree(directory)
+
+        store = make_store(LENGTHS)
+        with monkeypatch.context() as patch:
+            patch.setattr(target, "remove_tree", stop)
+            with pytest.raises(StoppedError):
+                tokpress.export(store, to="dolma", out=tmp_path / "out")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.partial"]
         tokpress.export(store, to="dolma", out=tmp_path / "out")
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -359,6 +413,16 @@ class TestStopped:
         assert after["00000.parquet"] == when["00000.parquet"]
         assert after["00001.parquet"] != when["00001.parquet"]
 
+    def test_a_part_that_lost_a_byte_is_written_again(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = make_store({"train": [[9, 30], [8, 2, 60], [5]]})
+        assert is_stopped(monkeypatch, store, 2, to="parquet", out=tmp_path / "out")
+        path = tmp_path / "out.partial" / "files" / "train" / "00001.parquet"
+        path.write_bytes(path.read_bytes()[:-1])
+        tokpress.export(store, to="parquet", out=tmp_path / "out")
+        assert [row["input_ids"] for row in readers.parquet(tmp_path / "out" / "train")] == documents(store)
+
     def test_a_file_that_several_parts_share_and_that_is_gone_is_written_whole(
         self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -377,6 +441,20 @@ class TestStopped:
             tokpress.export(store, to="datatrove", out=tmp_path / "out")
         tokpress.export(store, to="datatrove", out=tmp_path / "out", overwrite=True)
         assert readers.datatrove(tmp_path / "out" / "train")[0] == documents(store)
+
+    def test_receipts_of_what_is_overwritten_do_not_count(
+        self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Files of the same names and sizes, reserved by the first part: that they are there says nothing of the others."""
+        lengths = {"train": [[9, 30], [8, 2, 60], [5]]}
+        old, new = make_store(lengths), make_store(lengths, seed=1)
+        options: dict[str, Any] = {"to": "nanogpt", "out": tmp_path / "out"}
+        assert is_stopped(monkeypatch, old, 2, **options)
+        assert is_stopped(monkeypatch, new, 1, overwrite=True, **options)
+        path, first = tmp_path / "out.partial" / "files" / "train.bin", 2 * 39
+        path.write_bytes(path.read_bytes()[:first] + bytes(path.stat().st_size - first))  # the rest was not synced
+        tokpress.export(new, **options)
+        assert readers.nanogpt(tmp_path / "out" / "train.bin") == flat(documents(new))
 
 
 def test_progress_is_told_to_the_end(make_store: MakeStore, tmp_path: Path) -> None:

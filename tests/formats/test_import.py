@@ -95,6 +95,15 @@ class TestStore:
         assert adopted.where(3) == (str(tmp_path / "out" / "train" / "00001_tokens.ds"), 0)
         assert adopted.plan.options["import"] == "datatrove"
 
+    def test_has_the_files_of_a_directory_by_name(self, make_store: Any, tmp_path: Path) -> None:
+        tokpress.export(make_store({"train": [[3]] * 12}), to="datatrove", out=tmp_path / "out")
+        for path in sorted((tmp_path / "out" / "train").iterdir(), reverse=True):  # however the disk lists them
+            path.rename(path.with_name("x"))
+            path.with_name("x").rename(path)
+        store = adopt(tmp_path / "out" / "train", "datatrove", tmp_path / "store")
+        names = [Path(source.path).name for source in store.plan.inputs]
+        assert names == [f"{number:05d}_tokens.ds" for number in range(12)]
+
     def test_loads_and_packs(self, adopted: tokpress.Store) -> None:
         tokpress.pack(adopted.path, seq_len=16, method="bestfit")
         for method in ("concat", "bestfit", "pad"):
@@ -140,6 +149,13 @@ class TestSeparators:
         assert documents(store) == [[1, 2, EOS], [3], [4, EOS], [5, EOS], [6, EOS]]
         assert store.verify().ok
 
+    def test_a_file_of_llm_c_without_tokens_ends_the_one_before(self, tmp_path: Path) -> None:
+        for number, ids in enumerate(([EOS, 1], [], [EOS, 2], [])):
+            write_llmc(tmp_path / f"a_{number}.bin", ids)
+        store = adopt(sorted(tmp_path.glob("a_*.bin")), "llmc", tmp_path / "store")
+        assert documents(store) == [[1, EOS], [2, EOS]]
+        assert store.verify().ok
+
     def test_nanogpt_without_an_end_at_the_end(self, tmp_path: Path) -> None:
         np.array([1, 2, EOS, EOS, 3], "<u2").tofile(tmp_path / "train.bin")
         store = adopt(tmp_path / "train.bin", "nanogpt", tmp_path / "store")
@@ -162,9 +178,11 @@ def write_llmc(path: Path, ids: list[int]) -> None:
 
 
 class TestRefused:
-    def test_ids_outside_the_vocabulary(self, tmp_path: Path) -> None:
-        np.array([1, 2, 300, EOS], "<u2").tofile(tmp_path / "train.bin")
-        with pytest.raises(IdRangeError, match=r"train\.bin holds id 300 at token 2, but the tokenizer has 257 tokens"):
+    @pytest.mark.parametrize("wrong", [257, 300])  # the first that is outside, and one further on
+    def test_ids_outside_the_vocabulary(self, tmp_path: Path, wrong: int) -> None:
+        np.array([1, 2, wrong, EOS], "<u2").tofile(tmp_path / "train.bin")
+        said = rf"train\.bin holds id {wrong} at token 2, but the tokenizer has 257 tokens"
+        with pytest.raises(IdRangeError, match=said):
             adopt(tmp_path / "train.bin", "nanogpt", tmp_path / "store")
         with pytest.raises(StoreError, match="is not finished"):
             tokpress.open(tmp_path / "store")
@@ -193,7 +211,22 @@ class TestRefused:
             ),
             ("megatron", "train.bin", lambda data: data[:-2], "follow each other through all of"),
             ("datatrove", "train/00000_tokens.ds", lambda data: data[:-2], "does not fit"),
+            (
+                "datatrove",
+                "train/00000_tokens.ds.index",
+                lambda data: data[8:16] + data[:8] + data[16:],
+                "does not fit",
+            ),
+            (
+                "datatrove",
+                "train/00000_tokens.ds.index",
+                lambda data: b"",
+                "its documents end at token 0, the file at 40",
+            ),
             ("dolma", "train/part-0-00000.npy", lambda data: data[:-2], "does not fit"),
+            ("dolma", "train/part-0-00000.npy", lambda data: data + b"x", "that are no 16-bit ids"),
+            ("datatrove", "train/00000_tokens.ds", lambda data: data + b"x", "that are no 16-bit ids"),
+            ("megatron", "train.bin", lambda data: data + b"x", "that are no 16-bit ids"),
             ("nanogpt", "train.bin", lambda data: data[:-1], "that are no 16-bit ids"),
             ("llmc", "train_000000.bin", lambda data: data[:-1], r"should have 40 ids of 2 bytes after its header"),
             ("llmc", "train_000000.bin", lambda data: bytes(4) + data[4:], r"its header is \[0, 1, 40\]"),
@@ -247,6 +280,16 @@ class TestRefused:
             adopt(exported / "dolma" / "train", "dolma", exported / "store", dtype="int8")
         with pytest.raises(InputError, match="Is it the right --tokenizer, or --dtype"):
             adopt(exported / "dolma" / "train", "dolma", exported / "store", dtype="uint32")
+
+    def test_files_that_were_written_anew_are_something_else(self, exported: Path) -> None:
+        """Also if they are as long as they were: an import must not go on with the half of them."""
+        path = exported / "nanogpt" / "train.bin"
+        adopt(path, "nanogpt", exported / "store", copy=True)
+        ids = np.fromfile(path, "<u2")
+        ids[0] ^= 1
+        ids.tofile(path)
+        with pytest.raises(UsageError, match=r"something else:\n  inputs\[0\]\.mtime_ns: was"):
+            adopt(path, "nanogpt", exported / "store", copy=True)
 
     def test_another_store_is_not_replaced_unless_asked_for(self, exported: Path) -> None:
         first = adopt(exported / "megatron" / "train", "megatron", exported / "store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -208,6 +209,43 @@ def test_npy_equals_the_loader(make_store: Any, tmp_path: Path) -> None:
         assert np.array_equal(np.where(arrays["mask"], arrays["target"], -100), batch["labels"])
 
 
+@pytest.mark.parametrize("to", ["parquet", "arrow", "mds", "pt"])
+def test_padding_of_a_last_row_that_is_kept_is_not_learned(make_store: Any, tmp_path: Path, to: str) -> None:
+    store = make_store({"train": [[9, 4]]})
+    tokpress.export(store, to=to, out=tmp_path / "out", seq_len=8, keep_last=True)
+    if to == "pt":
+        ids, loss = readers.pt(tmp_path / "out" / "train"), readers.pt(tmp_path / "out" / "train", "mask")
+    else:
+        rows = getattr(readers, to)(tmp_path / "out" / "train")
+        ids, loss = ([row[name] for row in rows] for name in ("tokens" if to == "mds" else "input_ids", "loss_mask"))
+    assert flat(ids)[:13] == flat(documents(store))
+    assert loss == [[1] * 8, [1] * 5 + [0] * 3]
+
+
+def test_tensors_are_of_a_type_that_embeddings_take(make_store: Any, tmp_path: Path) -> None:
+    import torch
+
+    store = make_store({"train": [[9, 30]]})
+    for name, asked in (("int32", None), ("int64", "int64")):
+        tokpress.export(store, to="pt", out=tmp_path / name, seq_len=8, dtype=asked)
+        chunk = torch.load(tmp_path / name / "train" / "chunk_000000.pt", weights_only=True)
+        assert chunk.dtype == getattr(torch, name)
+        assert torch.nn.Embedding(257, 2)(chunk).shape == (4, 8, 2)
+
+
+def test_datasets_tells_splits_and_stores_apart(make_store: Any, tmp_path: Path) -> None:
+    """By its fingerprint: it would take what it cached of one for the other."""
+
+    def fingerprints(store: tokpress.Store, out: Path) -> list[str]:
+        tokpress.export(store, to="arrow", out=out)
+        return [json.loads((out / split / "state.json").read_text())["_fingerprint"] for split in ("train", "val")]
+
+    store, other = (make_store({"train": [[5]], "val": [[5]]}, seed=seed) for seed in (0, 1))
+    first = fingerprints(store, tmp_path / "first")
+    assert len({*first, *fingerprints(other, tmp_path / "other")}) == 4
+    assert fingerprints(store, tmp_path / "again") == first
+
+
 @pytest.mark.parametrize("to", ["parquet", "mds", "pt"])
 def test_best_fit_rows_are_the_loader_s(make_store: Any, tmp_path: Path, to: str) -> None:
     store = make_store({"train": [[9, 30, 0, 4], [8, 2, 60]]})
@@ -251,7 +289,7 @@ class TestManyParts:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from tokpress.formats import arrow, litdata, llmc, mds, parquet, raw, rows
+        from tokpress.formats import arrow, dolma, litdata, llmc, mds, parquet, raw, rows
 
         for module in (rows, litdata, mds):
             monkeypatch.setattr(module, "FILE_BYTES", 64)
@@ -262,6 +300,7 @@ class TestManyParts:
         for module in (parquet, arrow):
             monkeypatch.setattr(module, "_FILE_BYTES", 64)
         monkeypatch.setattr(parquet, "_GROUP_BYTES", 24)
+        monkeypatch.setattr(dolma, "_BLOCK_DOCS", 2)
 
     @pytest.mark.parametrize("to", ["parquet", "arrow", "mds"])
     def test_documents(self, make_store: Any, tmp_path: Path, to: str) -> None:
@@ -286,12 +325,13 @@ class TestManyParts:
     def test_streams(self, make_store: Any, tmp_path: Path) -> None:
         store = make_store({"train": [[3, 0, 7, 50, 0, 0], [2, 40, 1, 1, 9]]})
         stream = flat(documents(store))
-        for to in ("litdata", "nanogpt", "llmc", "datatrove"):
+        for to in ("litdata", "nanogpt", "llmc", "datatrove", "dolma"):
             tokpress.export(store, to=to, out=tmp_path / to)
         tokpress.export(store, to="litdata", out=tmp_path / "blocks", seq_len=7)
         assert readers.litdata(tmp_path / "litdata" / "train")[0] == stream
         assert readers.litdata(tmp_path / "blocks" / "train") == (stream, [28, 28, 28, 28, 1])
         assert readers.nanogpt(tmp_path / "nanogpt" / "train.bin") == stream
         assert readers.datatrove(tmp_path / "datatrove" / "train")[0] == documents(store)
+        assert readers.dolma(tmp_path / "dolma" / "train", 2)[0] == documents(store)
         bare = [doc[:-1] for doc in documents(store)]
         assert readers.llmc(tmp_path / "llmc", "train") == flat([EOS, *doc] for doc in bare)

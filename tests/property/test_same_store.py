@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from conftest import HARD_TEXTS, stored
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import tokpress
@@ -105,13 +105,29 @@ def test_of_masks_and_two_splits_too(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(corpus=corpora, cuts=cuts, used=resources, split=st.booleans(), lost=st.integers(0, 2**16 - 1))
+@given(
+    corpus=corpora,
+    cuts=cuts,
+    used=resources,
+    split=st.booleans(),
+    limit=st.none() | st.integers(1, 30),
+    lost=st.integers(0, 2**16 - 1),
+)
+@example(  # a limit that is met in the second of two units, of which the last shard is lost
+    corpus=[("jsonl", b"\n".join(b'{"text": "document %02d"}' % i for i in range(60)))],
+    cuts={"unit_size": 500, "shard_size": 100},
+    used={},
+    split=False,
+    limit=40,
+    lost=1 << 7,
+)
 def test_however_much_of_it_was_there_already(
     tmp_path_factory: pytest.TempPathFactory,
     corpus: list[tuple[str, Any]],
     cuts: Any,
     used: Any,
     split: bool,
+    limit: int | None,
     lost: int,  # a bit a shard: how many there are is known later, and differs with the path, which splits depend on
 ) -> None:
     """A run that goes on after any receipts ends with the same bytes."""
@@ -122,6 +138,7 @@ def test_however_much_of_it_was_there_already(
     inputs = write(folder / "in", corpus)
     options: dict[str, Any] = {"tokenizer": "bytes", "out": folder / "out", "max_rejects": "100%", "workers": 1}
     options |= {"val_fraction": 0.4, "max_length": 9, "overlong": "split"} if split else {}
+    options["limit"] = limit
     whole = tokpress.build(inputs, **options, **cuts)
     expected = stored(whole.path)
     shards = [shard for part in whole.manifest.splits.values() for shard in part.shards]

@@ -51,6 +51,10 @@ class TestBudget:
         assert MIN_BATCH_BYTES <= plan.batch_bytes <= MAX_BATCH_BYTES
         assert footprint + COST * plan.batch_bytes <= plan.worker_bytes
         assert PARENT_BYTES + plan.workers * plan.worker_bytes <= memory
+        room, others = plan.room, plan.workers - 1
+        assert room.ordinary <= room.share <= room.most
+        assert PARENT_BYTES + plan.workers * (footprint + room.share) <= memory
+        assert PARENT_BYTES + plan.workers * footprint + room.most + others * room.ordinary <= memory
 
     @given(memory=megabytes, more=megabytes, footprint=st.integers(10**6, 10**9))
     def test_more_memory_never_gives_fewer_workers(self, memory: int, more: int, footprint: int) -> None:

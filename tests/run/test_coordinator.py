@@ -30,6 +30,7 @@ from tokpress.errors import (
 from tokpress.machine import usable_cores
 from tokpress.records import MANIFEST, PLAN, Input, Manifest, Parity, Plan, TokenizerFiles, TokenizerInfo
 from tokpress.run import coordinator, worker
+from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, FirstDocument
 from tokpress.run.plan import make_plan
 from tokpress.run.progress import Reporter
@@ -170,6 +171,24 @@ class TestOutputDirectory:
         assert listener.docs == 11
         assert kept.stat().st_mtime_ns == untouched
         assert store.verify().ok
+        assert stored(out) == before
+
+    @pytest.mark.parametrize("lost", [1, 4, 5])
+    def test_a_limit_counts_what_is_there_already(
+        self, tmp_path: Path, out: Path, lost: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In the units before and in the unit that is gone on with."""
+        source = write_lines(tmp_path / "b.jsonl", 200)
+        options: dict[str, Any] = {"tokenizer": "bytes", "out": out, "unit_size": 1000, "shard_size": 400, "limit": 50}
+        store = tokpress.build(source, **options)
+        before = stored(out)
+        assert store.num_docs == 50
+        shards = [shard for shard in store.manifest.splits["train"].shards if shard.docs]
+        assert [shard.unit for shard in shards] == [0, 0, 0, 0, 1, 1]
+        (out / MANIFEST).unlink()
+        (out / shards[lost].path("json")).unlink()
+        monkeypatch.setattr(coordinator, "_executor", lambda job, **_: InlineWorker(job))  # it need not be a process
+        assert tokpress.build(source, **options).num_docs == 50
         assert stored(out) == before
 
     def test_one_writer_at_a_time(self, source: Path, out: Path) -> None:
@@ -466,6 +485,18 @@ class TestInputs:
         monkeypatch.setattr(coordinator, "make_plan", gone)
         with pytest.raises(InputError, match=r"cannot read .*a\.jsonl"):
             tokpress.build(source, tokenizer="bytes", out=out)
+        assert not (out / MANIFEST).exists()
+
+    def test_one_that_changes_while_others_are_read_is_an_error(self, tmp_path: Path, out: Path) -> None:
+        """Half of the old one and half of the new would be of no use."""
+        first, second = (write_lines(tmp_path / f"{name}.jsonl", 20) for name in "bc")
+
+        class Changing(Reporter):
+            def started(self, total_bytes: int) -> None:
+                write_lines(second, 21)
+
+        with pytest.raises(InputError, match=r"c\.jsonl was changed while it was being read.*--overwrite"):
+            tokpress.build([first, second], tokenizer="bytes", out=out, reporter=Changing())
         assert not (out / MANIFEST).exists()
 
     def test_are_stored_in_the_order_given(self, tmp_path: Path, out: Path) -> None:

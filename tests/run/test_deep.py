@@ -170,6 +170,14 @@ class TestSample:
         assert reencode_sample(store, 30).docs == 30
         assert len(opened) == 1
 
+    @pytest.mark.parametrize("batch_bytes", [1, 100, 1000])
+    def test_finds_the_first_documents_of_a_compressed_file_s_batches(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
+    ) -> None:
+        store = build(tmp_path, WRITERS["jsonl.zst"](tmp_path, TEXTS))
+        monkeypatch.setattr(deep, "_BATCH_BYTES", batch_bytes)
+        assert reencode_sample(store, 60) == Reencoded(docs=60, problems=[])
+
     def test_keeps_the_options_of_the_build(self, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text('{"meta": {"body": "one"}}\n{"meta": {"body": "two"}}\n')
         store = tokpress.build(

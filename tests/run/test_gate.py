@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import stored
@@ -19,6 +20,7 @@ from tokpress.errors import NotEnoughMemory
 from tokpress.run.budget import plan_budget
 from tokpress.run.gate import Gate, Room
 from tokpress.run.progress import Reporter
+from tokpress.store import unfinished as output
 
 ROOM = Room(ordinary=10, share=100, most=1000, budget=5000)
 
@@ -147,18 +149,28 @@ class TestBuild:
         assert run["peak_memory_bytes"] < 1.1 * 700e6
         assert stored(store.path) == stored(whole.path)
 
-    def test_what_does_not_fit_beside_another_worker_is_done_by_fewer(self, tmp_path: Path, source: Path) -> None:
+    def test_what_does_not_fit_beside_another_worker_is_done_by_fewer(
+        self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         told: list[int] = []
+        begun: list[Path] = []
+        begin = output.begin
+
+        def note(directory: Path, *arguments: Any) -> None:
+            begun.append(directory)
+            begin(directory, *arguments)
+
+        monkeypatch.setattr(output, "begin", note)
 
         class Listener(Reporter):
             def too_many_workers(self, error: NotEnoughMemory, *, fewer: int) -> None:
                 told.append(fewer)
 
         whole = tokpress.build(source, tokenizer="bytes", out=tmp_path / "whole", workers=1)
-        store = tokpress.build(
-            source, tokenizer="bytes", out=tmp_path / "tight", workers=4, memory="700MB", reporter=Listener()
-        )
+        options: dict[str, Any] = {"workers": 4, "memory": "700MB", "overwrite": True, "reporter": Listener()}
+        store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "tight", **options)
         assert told
+        assert begun == [whole.path, store.path]  # fewer go on with what there is, also with --overwrite
         assert store.manifest.run["workers"] == told[-1]
         assert store.manifest.run["peak_memory_bytes"] < 1.1 * 700e6
         assert stored(store.path) == stored(whole.path)

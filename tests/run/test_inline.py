@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+from tokpress.store.durable import SyncFailed
 
 from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Advanced, WorkerView
 from tokpress.run.tasks import remaining_tasks
 from tokpress.storage.local import SyncFailed
-from tokpress.store.unfinished import read_receipts
+from tokpress.store.unfinished import read_receipts, unit_receipts
 
 from .jobs import SETTINGS, begin, budget, shard_files, write_texts
 
@@ -42,6 +45,12 @@ class TestInline:
         assert {number for number, _ in heard} == {0}
         assert sum(advanced.docs for _, advanced in heard) == 100
         assert remaining_tasks(plan, read_receipts(job.storage)) == []
+
+    def test_what_its_caller_holds_is_none_of_its_footprint(self, tmp_path: Path, source: Path) -> None:
+        """Else a large program could not build within a small --memory."""
+        job, _ = begin(tmp_path / "store", [source])
+        ballast = np.ones(300_000_000, np.uint8)
+        assert InlineWorker(job).prepare().footprint < len(ballast)
 
     def test_starts_nothing(self, tmp_path: Path, source: Path) -> None:
         job, plan = begin(tmp_path / "store", [source])
@@ -91,7 +100,14 @@ class TestFailingDisk:
             with monkeypatch.context() as patch:
                 if store.name == "failing":
                     failing_fsync(patch, {failure})
-                assert len(list(worker.run(remaining_tasks(plan, {}), lambda number, advanced: None, ignore))) == 1
+                heard: Counter[str] = Counter()
+
+                def count(_: int, advanced: Advanced, heard: Counter[str] = heard) -> None:
+                    heard.update({"docs": advanced.docs, "tokens": advanced.tokens})
+
+                assert len(list(worker.run(remaining_tasks(plan, {}), count, ignore))) == 1
+            tokens = sum(receipt.tokens for receipt in unit_receipts(store, 0))
+            assert heard == {"docs": 100, "tokens": tokens}  # once, however often it was written
         assert shard_files(stores[0]) == shard_files(stores[1])
 
     def test_one_that_never_keeps_anything_is_told(

@@ -24,20 +24,44 @@ from tokpress import errors
 from tokpress.config import TokenizerConfig
 from tokpress.engines.load import load_files
 from tokpress.errors import InputError, TokpressError
+from tokpress.interpreter import start_python
 from tokpress.records import MANIFEST, Plan
 from tokpress.run import local
 from tokpress.run.inline import InlineWorker
-from tokpress.run.job import Advanced, Done, Job, Settings, WorkerView
+from tokpress.run.job import Advanced, Done, Encoding, Job, Settings, WorkerView
 from tokpress.run.local import LocalWorkers, WorkerProcess
+from tokpress.run.serve import SYNC_FAILED
 from tokpress.run.tasks import remaining_tasks
 from tokpress.run.worker import Worker
 from tokpress.storage.local import SyncFailed
-from tokpress.store.unfinished import read_receipts
+from tokpress.store.unfinished import read_receipts, unit_receipts
 
 from .jobs import SETTINGS, begin, budget, shard_files, write_texts
 
 pytestmark = pytest.mark.timeout(120)
 Heard = Callable[[int, Advanced], None]
+# A worker as it is, on a disk that fails once to keep what was written.
+ON_A_FAILING_DISK = """
+import errno
+import os
+
+fsync = os.fsync
+
+
+def fail_once(descriptor):
+    try:
+        os.close(os.open(os.environ["TOKPRESS_TEST_FAILED_ONCE"], os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return fsync(descriptor)
+    raise OSError(errno.EIO, "Input/output error")
+
+
+if __name__ == "__main__":
+    from tokpress.run.serve import main
+
+    os.fsync = fail_once
+    main()
+"""
 
 
 def nobody(number: int, advanced: Advanced) -> None: ...
@@ -134,6 +158,15 @@ class TestRun:
             list(workers.run(remaining_tasks(plan, {}), nobody, unwatched))
         assert shard_files(job.storage.local("")) == expected
 
+    def test_they_may_be_given_units_again_and_again(self, begun: tuple[Job, Plan], expected: dict[str, bytes]) -> None:
+        """As with --limit: the next unit is given when the one before is on the disk."""
+        job, plan = begun
+        with LocalWorkers(job, 1, doc_timeout=60) as workers:
+            workers.configure(SETTINGS, budget(1))
+            for task in remaining_tasks(plan, {}):
+                assert [done.unit for done in workers.run([task], nobody, unwatched)] == [task.unit]
+        assert shard_files(job.directory) == expected
+
     def test_a_script_needs_no_main_guard(self, source: Path, tmp_path: Path) -> None:
         """And what it does is done once: it is not imported again by the workers."""
         script = tmp_path / "script.py"
@@ -189,6 +222,27 @@ class TestDeath:
         assert sorted(entry.unit for entry in done) == list(range(len(begun[1].units)))
         assert shard_files(begun[0].storage.local("")) == expected
 
+    def test_what_is_done_twice_is_counted_once(self, tmp_path: Path, source: Path) -> None:
+        """Whatever workers said and took to their graves, the sum of what was heard is what is in the store."""
+        begun = begin(tmp_path / "store", [source], shard_bytes=1000)
+        heard = Advanced()
+        deaths: list[int] = []  # how many shards there were
+
+        def kill_now_and_then(number: int, advanced: Advanced) -> None:
+            nonlocal heard
+            heard += advanced
+            shards = len(unit_receipts(begun[0].directory, 0))
+            if advanced.docs > 0 and len(deaths) < 2 and shards > 2 * len(deaths):
+                deaths.append(shards)
+                kill(workers, number)
+
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            run_all(workers, begun, kill_now_and_then)
+        receipts = unit_receipts(begun[0].directory, 0)
+        assert len(deaths) == 2
+        assert (heard.docs, heard.rejects) == (300, 2)
+        assert heard.tokens == sum(receipt.tokens for receipt in receipts)
+
     def test_so_is_one_killed_before_it_had_anything_to_do(
         self, begun: tuple[Job, Plan], expected: dict[str, bytes]
     ) -> None:
@@ -198,6 +252,29 @@ class TestDeath:
                 workers.workers[number].process.wait(30)
             run_all(workers, begun)
         assert shard_files(begun[0].storage.local("")) == expected
+
+    def test_so_is_one_whose_disk_failed_to_keep_what_was_written(
+        self, begun: tuple[Job, Plan], expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is not known what of a file is on the disk then: a fresh worker writes it again."""
+        (tmp_path / "on_a_failing_disk.py").write_text(ON_A_FAILING_DISK)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("TOKPRESS_TEST_FAILED_ONCE", str(tmp_path / "failed"))
+        monkeypatch.setattr(local, "start_python", lambda _, *fd, **how: start_python("on_a_failing_disk", *fd, **how))
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            first = workers.workers[0].process
+            run_all(workers, begun)
+        assert first.returncode == SYNC_FAILED
+        assert shard_files(begun[0].directory) == expected
+
+    def test_only_the_unit_that_it_was_encoding_is_suspected(self, begun: tuple[Job, Plan]) -> None:
+        """Not the one before, whose last shard was still on its way to the disk: a document dies for its own deaths."""
+        closing, running = remaining_tasks(begun[1], {})[:2]
+        with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:
+            worker = workers.workers[0]
+            worker.closing, worker.task, worker.encoding = [closing], running, Encoding((0, 2100), (0, 2300))
+            again = list(workers._replace(worker, "crashed-tokenizer: SIGSEGV"))
+        assert again == [closing, replace(running, careful=((0, 2100), (0, 2300)))]
 
     def test_so_is_the_one_that_prepares(self, begun: tuple[Job, Plan]) -> None:
         with LocalWorkers(begun[0], 1, doc_timeout=60) as workers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.config import BuildConfig, ReadConfig, Resources, StoreConfig, TokenizerConfig
-from tokpress.documents.frame import Frame
-from tokpress.records import STDIN, Input, Slice, TokenizerInfo
+from tokpress.documents.frame import Frame, frame_for
+from tokpress.documents.splits import threshold_for
+from tokpress.engines.load import reference_engine
+from tokpress.options import build_config
+from tokpress.records import STDIN, Input, Plan, Slice, TokenizerInfo
 from tokpress.run import plan
+from tokpress.run.coordinator import make_job
 from tokpress.run.plan import cut_units, make_plan
 from tokpress.store.manifest import encode
 
@@ -137,3 +142,98 @@ class TestPlan:
     def test_depends_on_how_the_store_is_cut(self) -> None:
         for store in (StoreConfig(unit_bytes=100), StoreConfig(shard_bytes=100)):
             assert self.planned(msgspec.structs.replace(self.CONFIG, store=store)) != self.planned(self.CONFIG)
+
+
+CHAT: dict[str, Any] = {"messages_field": "messages", "chat_template": "chat.jinja"}
+FRACTION: dict[str, Any] = {"val_fraction": 0.5}
+# Every field of a config that changes what is written: options around it, one value as an option, another one.
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "tokenizer.spec": ({}, {}, {"tokenizer": "bytes", "pattern": None, "added_tokens": {}}),
+    "tokenizer.special_tokens": ({}, {}, {"special_tokens": "parse"}),
+    "tokenizer.pattern": ({}, {}, {"pattern": "cl100k"}),
+    "tokenizer.added_tokens": ({}, {}, {"added_tokens": {"<end>": 300, "<begin>": 302}}),
+    "tokenizer.bos": ({}, {}, {"bos": True}),
+    "tokenizer.eos": ({}, {}, {"eos": False}),
+    "tokenizer.bos_token": ({"bos": True}, {}, {"bos_token": "<end>"}),
+    "tokenizer.eos_token": ({}, {}, {"eos_token": "<begin>"}),
+    "read.format": ({}, {}, {"format": "lines"}),
+    "read.text_field": ({}, {}, {"text_field": "body"}),
+    "read.separator": ({"format": "text"}, {"separator": "--"}, {"separator": "=="}),
+    "read.max_doc_bytes": ({}, {}, {"max_doc_bytes": 100}),
+    "read.drop_empty": ({}, {}, {"drop_empty": True}),
+    "read.limit": ({}, {}, {"limit": 3}),
+    "read.keep": ({}, {"keep": ["id"]}, {"keep": ["id", "url"]}),
+    "template.prompt_field": ({"completion_field": "a"}, {"prompt_field": "q"}, {"prompt_field": "p"}),
+    "template.completion_field": ({"prompt_field": "q"}, {"completion_field": "a"}, {"completion_field": "b"}),
+    "template.prompt_separator": ({"prompt_field": "q", "completion_field": "a"}, {}, {"prompt_separator": " "}),
+    "template.messages_field": (CHAT, {}, {"messages_field": "chat"}),
+    "template.tools_field": (CHAT, {}, {"tools_field": "functions"}),
+    "template.chat_template": (CHAT, {}, {"chat_template": "other-chat.jinja"}),
+    "template.date": (CHAT, {}, {"date": "2026-01-01"}),
+    "template.template": ({}, {"template": "record.jinja"}, {"template": "other-record.jinja"}),
+    "template.loss": (CHAT, {}, {"loss": "last"}),
+    "template.keep_empty_loss": (CHAT, {}, {"keep_empty_loss": True}),
+    "template.max_length": ({}, {}, {"max_length": 5}),
+    "template.overlong": ({"max_length": 5}, {}, {"overlong": "drop"}),
+    "split.val_fraction": ({}, FRACTION, {"val_fraction": 0.25}),
+    "split.val_docs": ({}, {"val_docs": 1}, {"val_docs": 2}),
+    "split.split_field": ({}, {"split_field": "part"}, {"split_field": "fold"}),
+    "split.val_inputs": ({}, {"val_inputs": "b.jsonl"}, {"val_inputs": "c.jsonl"}),
+    "split.split_key": (FRACTION, {}, {"split_key": "id"}),
+    "split.split_seed": (FRACTION, {}, {"split_seed": 1}),
+    "store.unit_bytes": ({}, {}, {"unit_size": 10**9}),
+    "store.shard_bytes": ({}, {}, {"shard_size": 100}),
+}
+CHANGE_NOTHING = {"tokenizer.engine", "check.audit_rate", "check.max_rejects", "check.on_bad_record"}
+OF_THE_TEMPLATE = {"read.kind", "read.required", "read.optional"}  # what readers are told of it
+
+
+def fields_of(config: BuildConfig) -> set[str]:
+    sections = {name: getattr(config, name) for name in config.__struct_fields__ if name != "resources"}
+    return {f"{section}.{field}" for section, options in sections.items() for field in options.__struct_fields__}
+
+
+class TestOtherOptions:
+    """A store of other options is never taken for this one."""
+
+    @pytest.fixture
+    def planned(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """The plan that a build with these options has, as the coordinator makes it, and its config."""
+        monkeypatch.chdir(tmp_path)
+        for name in "abc":
+            Path(f"{name}.jsonl").write_text('{"text": "x", "id": 1}\n' * 5)
+        for which in ("", "other-"):
+            Path(f"{which}chat.jinja").write_text(which + "{% for m in messages %}{{ m.content }}{% endfor %}")
+            Path(f"{which}record.jinja").write_text(which + "{% loss %}{{ text }}{% endloss %}")
+        Path("ranks").write_bytes(b"".join(base64.b64encode(bytes([i])) + b" %d\n" % i for i in range(256)))
+        usual = {"tokenizer": "ranks", "pattern": "gpt2", "added_tokens": {"<end>": 300, "<begin>": 301}}
+        usual |= {"eos_token": "<end>", "bos_token": "<begin>"}
+
+        def make(**options: Any) -> tuple[BuildConfig, Plan]:
+            options = usual | options
+            if options["tokenizer"] == "bytes":
+                options |= {"eos_token": None, "bos_token": None}
+            config = build_config(options.pop("tokenizer"), options)  # type: ignore[arg-type]
+            job = make_job(["a.jsonl"], "out", config)
+            info = reference_engine(job.files, config.tokenizer.special_tokens).info
+            below = threshold_for(config, job.inputs)
+            return config, make_plan(job.inputs, config, info, frame_for(config.tokenizer, info), below)
+
+        return make
+
+    def test_all_that_there_are_stand_here(self) -> None:
+        known = [set(CHANGES), CHANGE_NOTHING, OF_THE_TEMPLATE]
+        assert set.union(*known) == fields_of(TestPlan.CONFIG)
+        assert sum(map(len, known)) == len(set.union(*known))
+
+    @pytest.mark.parametrize("field", CHANGES)
+    def test_are_another_plan(self, planned: Any, field: str) -> None:
+        around, this, other = CHANGES[field]
+        section, name = field.split(".")
+        (config, old), (changed, new) = planned(**around, **this), planned(**(around | this | other))
+        assert getattr(getattr(config, section), name) != getattr(getattr(changed, section), name)
+        assert encode(old) != encode(new)
+
+    def test_what_changes_nothing_is_the_same_plan(self, planned: Any) -> None:
+        options = {"engine": "tiktoken", "audit_rate": 0.5, "max_rejects": 7, "workers": 3, "memory": "9GB"}
+        assert encode(planned(**options)[1]) == encode(planned()[1])

@@ -8,10 +8,12 @@ import pytest
 
 import tokpress
 from tokpress.errors import TooManyRejects
-from tokpress.records import BAD_JSON, Reject
+from tokpress.records import BAD_JSON, EMPTY, OVERLONG, Reject
 from tokpress.run.job import Advanced, Done
 from tokpress.run.progress import Reporter
 from tokpress.run.tally import Tally
+
+from .jobs import receipt
 
 
 class Listener(Reporter):
@@ -57,6 +59,23 @@ class TestCounting:
     def test_a_run_with_nothing_left_to_do_has_no_bottleneck(self) -> None:
         facts = Tally("1%", Reporter()).facts(workers=1, threads=1, peak_bytes=0, started=perf_counter())
         assert (facts["bottleneck"], facts["stage_seconds"], facts["cpu_use"]) == (None, {}, 0)
+
+
+class TestResumed:
+    """What an earlier run met counts as it did then."""
+
+    def test_records_left_out_on_request_were_no_bad_ones(self) -> None:
+        tally = Tally("3", Reporter())
+        tally.resumed([receipt(0, 0, docs=5, rejects={EMPTY: 50, BAD_JSON: 1}), receipt(0, 1, rejects={OVERLONG: 40})])
+        tally.heard(0, rejected(2))
+        with pytest.raises(TooManyRejects, match=r"^4 of 10 records were rejected"):  # 3 + 1 bad ones, 6 documents
+            tally.heard(0, rejected(1))
+
+    def test_bad_ones_were(self) -> None:
+        tally = Tally("3", Reporter())
+        tally.resumed([receipt(0, 0, rejects={BAD_JSON: 4})])
+        with pytest.raises(TooManyRejects, match=r"^4 of 5 records were rejected"):
+            tally.check_rejects()
 
 
 class TestTooMany:

@@ -140,6 +140,14 @@ class TestRaces:
                 pass
             assert (store / LOCK).read_text()
 
+    def test_a_second_try_still_removes_the_directory_that_the_first_made(
+        self, store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        after_opening(monkeypatch, lambda: (store / LOCK).unlink())
+        with WriterLock(store):
+            pass
+        assert not store.exists()
+
     def test_nor_does_one_that_was_replaced(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def replace() -> None:
             (store / LOCK).unlink()
@@ -185,6 +193,17 @@ class TestRaces:
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(write, range(4))) == [20] * 4
         assert set(most) == {1}
+
+    def test_a_link_to_nowhere_is_not_waited_for(self, store: Path) -> None:
+        store.symlink_to(store.with_name("nowhere"))
+        with pytest.raises(FileNotFoundError), WriterLock(store):
+            pass
+
+    def test_a_file_in_its_place_is_an_error(self, store: Path) -> None:
+        store.write_text("mine")
+        with pytest.raises(NotADirectoryError), WriterLock(store):
+            pass
+        assert store.read_text() == "mine"
 
     def test_a_file_system_without_locks_is_no_other_writer(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def unsupported(descriptor: int, operation: int) -> None:

@@ -18,6 +18,9 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.storage.local import LocalStorage
 from tokpress.store import kept as module
 from tokpress.store.kept import KeptWriter, read_kept
+from tokpress.store.verify import verify_store
+
+from .tampering import forge
 
 rows = st.lists(
     st.tuples(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.none()), max_size=60
@@ -92,6 +95,17 @@ class TestStore:
         assert [problem.file for problem in store.verify().problems] == [f"shards/{path.name}"]
         with pytest.raises(StoreError, match="tokpress verify"):
             store.kept(0)
+
+    @pytest.mark.parametrize("rows", [-1, 1])
+    def test_a_row_too_few_or_too_many_is_found(self, store: tokpress.Store, rows: int) -> None:
+        """With checksums that fit: whoever wrote it lost a row, or wrote one twice."""
+        path = store.path / "shards" / f"{store.shard_of(0)}.docs.parquet"
+        table = pq.read_table(path)
+        pq.write_table(table[:rows] if rows < 0 else pa.concat_tables([table, table[:rows]]), path)
+        forge(store.path)
+        docs = store.shard(0).receipt.docs
+        problems = [(problem.file, problem.message) for problem in verify_store(store.path).problems]
+        assert problems == [(f"shards/{path.name}", f"has {docs + rows} rows for {docs} documents")]
 
     def test_other_fields_are_another_store(self, store: tokpress.Store, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="keep"):

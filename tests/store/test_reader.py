@@ -155,6 +155,13 @@ class TestText:
         assert [store.text(i) for i in range(3)] == texts
         assert [len(doc) - bos - eos for doc in (store[0], store[2])] == [0, 1]
 
+    def test_of_a_record_that_was_cut_is_all_of_its_piece(self, make: Callable[..., tokpress.Store]) -> None:
+        """A piece that does not end with EOS has no token to leave out."""
+        text = "a record that is cut into pieces"
+        store = make([text], max_length=8, overlong="split")
+        assert len(store) > 3
+        assert "".join(store.text(i) for i in range(len(store))) == text
+
     def test_decoding_shows_special_tokens(self, store: tokpress.Store) -> None:
         assert store.decode(store[2]) == "bcd<|endoftext|>"
         assert store.decode([97, 98]) == "ab"

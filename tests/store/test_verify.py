@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import tokpress
 from tokpress.errors import StoreError
 from tokpress.records import MANIFEST, PLAN, Counts, Plan, Receipt
 from tokpress.storage.local import LocalStorage
@@ -140,6 +141,7 @@ class TestForgery:
                 "counts other documents than it holds",
             ),
             ({"counts": Counts(read=8, written=5, rejected=2)}, MANIFEST, "unit 0 lost records: 11 read, 8 written"),
+            ({"counts": Counts(read=6, written=5, rejected=2)}, MANIFEST, "unit 0 lost records: 9 read, 8 written"),
             (
                 {"counts": Counts(read=6, written=5, rejected=1)},
                 f"{FIRST}.json",
@@ -197,6 +199,18 @@ class TestForgery:
         reseal(store_copy, splits={"train": msgspec.structs.replace(split, **change)})
         report = verify_store(store_copy)
         assert any(problem.file == MANIFEST and "split train" in problem.message for problem in report.problems)
+
+    @pytest.mark.parametrize("field", ["learned", "continued", "truncated"])
+    def test_a_split_of_supervised_data_that_does_not_add_up(self, tmp_path: Path, field: str) -> None:
+        source = tmp_path / "a.jsonl"
+        source.write_text('{"q": "question", "a": "a long answer"}\n' * 3)
+        store = tokpress.build(
+            source, tokenizer="bytes", out=tmp_path / "store", prompt_field="q", completion_field="a", max_length=12
+        ).path
+        split = read_manifest(store).splits["train"]
+        reseal(store, splits={"train": msgspec.structs.replace(split, **{field: (getattr(split, field) or 0) + 1})})
+        problems = [(problem.file, problem.message) for problem in verify_store(store).problems]
+        assert problems == [(MANIFEST, "split train does not add up: learned tokens, continued or truncated records")]
 
     @pytest.mark.parametrize("which", range(6))
     def test_a_shard_that_was_taken_out_with_all_its_traces(self, store_copy: Path, which: int) -> None:

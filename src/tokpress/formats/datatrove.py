@@ -13,7 +13,7 @@ import numpy as np
 
 from tokpress.errors import InputError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
-from tokpress.formats.raw import blocks_of, token_paths, write_mask
+from tokpress.formats.raw import blocks_of, count_ids, token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.records import Receipt
 from tokpress.storage.local import LocalStorage
@@ -72,10 +72,10 @@ def _read(path: Path, dtype: np.dtype[Any]) -> TokenFile:
         width = words.read_text(errors="replace").partition("\n")[0].rpartition("|")[2]
         dtype = np.dtype(f"<u{width}") if width in ("2", "4") else dtype
     ends = np.fromfile(index, "<u8").astype(np.int64)
-    tokens = path.stat().st_size // dtype.itemsize
-    if len(ends) and (int(ends[-1]) != tokens or ends[0] < 0 or (ends[1:] < ends[:-1]).any()):
+    tokens, last = count_ids(path, dtype), int(ends[-1]) if len(ends) else 0
+    if last != tokens or (ends < 0).any() or (ends[1:] < ends[:-1]).any():
         raise InputError(
-            f"{index} does not fit {path}: its documents end at token {int(ends[-1]):,}, the file at {tokens:,} (ids of "
+            f"{index} does not fit {path}: its documents end at token {last:,}, the file at {tokens:,} (ids of "
             f"{dtype.itemsize} bytes). Is it the right --tokenizer, or --dtype?"
         )
     return TokenFile(path=path, dtype=dtype, tokens=tokens, ends=ends, mask=loss if loss.is_file() else None)

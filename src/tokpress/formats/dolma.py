@@ -18,7 +18,7 @@ from isal import isal_zlib
 from tokpress.batches import Int64s
 from tokpress.errors import InputError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
-from tokpress.formats.raw import token_paths, write_mask
+from tokpress.formats.raw import count_ids, token_paths, write_mask
 from tokpress.formats.writing import PartWriter
 from tokpress.records import Receipt
 from tokpress.storage.local import LocalStorage
@@ -88,7 +88,7 @@ def _read(path: Path, dtype: np.dtype[Any]) -> TokenFile:
     table = path.with_name(path.name.removesuffix(".npy") + ".csv.gz")
     if not table.is_file():
         raise InputError(f"{path} has no {table.name} beside it, which says where its documents end. Write it again.")
-    tokens = path.stat().st_size // dtype.itemsize
+    tokens = count_ids(path, dtype)
     ends = _ends(table)
     if (int(ends[-1]) if len(ends) else 0) != tokens:
         raise InputError(

@@ -20,7 +20,7 @@ import numpy as np
 from tokpress.batches import Int64s
 from tokpress.errors import InputError, StoreError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, shards_of
-from tokpress.formats.raw import joined_parts, lengths_of, token_paths
+from tokpress.formats.raw import count_ids, joined_parts, lengths_of, token_paths
 from tokpress.formats.writing import PartWriter
 from tokpress.records import Receipt
 from tokpress.storage.local import LocalStorage
@@ -120,7 +120,7 @@ def _read(path: Path) -> TokenFile:
     pointers = np.frombuffer(data[after_lengths:after_pointers], "<i8")
     bounds = np.frombuffer(data[after_pointers : after_pointers + 8 * documents], "<i8")
     ends = np.concatenate(([0], np.cumsum(lengths)))
-    tokens = path.stat().st_size // dtype.itemsize
+    tokens = count_ids(path, dtype)
     if (lengths < 0).any() or not np.array_equal(pointers, ends[:-1] * dtype.itemsize) or ends[-1] != tokens:
         raise InputError(
             f"{index} does not say that its sequences follow each other through all of {path}. Rebuild it."

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tokpress.errors import InputError, UsageError
+from tokpress.errors import UsageError
 from tokpress.formats.base import Export, Format, Given, Part, TokenFile
-from tokpress.formats.raw import ends_after, joined_parts, token_paths
+from tokpress.formats.raw import count_ids, ends_after, joined_parts, token_paths
 
 _U16 = np.dtype("<u2")
 
@@ -34,9 +34,6 @@ class NanoGptFormat(Format):
 
 
 def _read(path: Path, eos_id: int | None) -> TokenFile:
-    size = path.stat().st_size
-    if size % _U16.itemsize:
-        raise InputError(f"{path} has {size:,} bytes: that are no 16-bit ids. Is it whole, and a file of nanoGPT's?")
-    ids = np.memmap(path, _U16, "r") if size else np.empty(0, _U16)
+    ids = np.memmap(path, _U16, "r") if count_ids(path, _U16) else np.empty(0, _U16)
     ends = ends_after(ids, -1 if eos_id is None else eos_id)
     return TokenFile(path=path, dtype=_U16, tokens=len(ids), ends=ends)

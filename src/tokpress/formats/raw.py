@@ -105,6 +105,16 @@ def _found(path: Path, suffix: str, beside: str | None) -> list[Path]:
     return found
 
 
+def count_ids(path: Path, dtype: np.dtype[Any]) -> int:
+    """How many ids a file of nothing else has."""
+    size, width = path.stat().st_size, dtype.itemsize
+    if size % width:
+        raise InputError(
+            f"{path} has {size:,} bytes: that are no {8 * width}-bit ids. Is it whole, and are they of that width?"
+        )
+    return size // width
+
+
 def ends_after(ids: Ids, token: int) -> Int64s:
     """Where documents end that end with `token`, and the end of what follows the last of them, if anything does."""
     found, place = [np.empty(0, np.int64)], 0

@@ -47,18 +47,23 @@ class InlineWorker:
     ) -> Iterator[Done]:
         """What the disk failed to keep is written again, a few times."""
         finished: dict[int, Done] = {}  # not yet told
+        todo = {task.unit: task for task in tasks}
+        heard_of: dict[int, Advanced] = {}  # what was said of each unit that is not finished, in all
+        running = 0  # unit
 
         def say(message: Message) -> None:
             if isinstance(message, Advanced):
+                heard_of[running] = heard_of.get(running, Advanced()) + message
                 heard(0, message)
             elif isinstance(message, Done):
+                heard_of.pop(message.unit, None)
                 finished[message.unit] = message
 
         failures = 0
-        todo = {task.unit: task for task in tasks}
         while todo:
             try:
                 for task in list(todo.values()):
+                    running = task.unit
                     self._worker.run(task, say)
                     yield from _told(finished, todo)
                 self._worker.settle(say)
@@ -66,7 +71,17 @@ class InlineWorker:
                 failures += 1
                 if failures == _SYNC_TRIES:
                     raise
-                self._go_on(todo, say)
+                with suppress(SyncFailed):
+                    self._worker.settle(say)
+                for unit, task in todo.items():  # known now that nothing is on its way to the disk any more
+                    receipts = unit_receipts(self._job.directory, unit)
+                    if unit in heard_of:
+                        heard(0, lost(heard_of.pop(unit), task, receipts))
+                    left = continued(task, receipts)
+                    if left is None:
+                        say(Done(unit=unit))
+                    else:
+                        todo[unit] = left
             yield from _told(finished, todo)
 
     def _go_on(self, todo: dict[int, Task], say: Callable[[Message], None]) -> None:

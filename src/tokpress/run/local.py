@@ -29,7 +29,6 @@ import psutil
 
 from tokpress.errors import NotEnoughMemory, TokpressError
 from tokpress.interpreter import start_python
-from tokpress.records import Receipt
 from tokpress.run.budget import Budget, callers_memory
 from tokpress.run.job import (
     Advanced,
@@ -258,7 +257,7 @@ class LocalWorkers:
         for task in (*worker.closing, *([worker.task] if worker.task else [])):
             receipts = unit_receipts(self._job.storage, task.unit)
             if task.unit in worker.heard_of:
-                self._heard(worker.number, _lost(worker.heard_of[task.unit], task, receipts))
+                self._heard(worker.number, lost(worker.heard_of[task.unit], task, receipts))
             left = continued(task, receipts)
             if left is None:
                 yield Done(unit=task.unit)
@@ -321,20 +320,6 @@ def _messages(worker: WorkerProcess) -> Iterator[Message]:
             yield worker.pipe.recv()
     except (EOFError, OSError):
         return
-
-
-def _lost(heard: Advanced, task: Task, receipts: Sequence[Receipt]) -> Advanced:
-    """What a worker said it had done but has no receipt for, to be taken back: it will be done again."""
-    kept = [receipt for receipt in receipts if receipt.number >= task.first_shard]
-    docs = sum(receipt.counts.written for receipt in kept) - heard.docs
-    share = docs / max(heard.docs, 1)
-    return Advanced(
-        input_bytes=int(share * heard.input_bytes),
-        text_bytes=int(share * heard.text_bytes),
-        docs=docs,
-        tokens=sum(receipt.tokens for receipt in kept) - heard.tokens,
-        rejects=sum(receipt.bad_records for receipt in kept) - heard.rejects,
-    )
 
 
 def _view(worker: WorkerProcess) -> WorkerView:
