@@ -74,7 +74,15 @@ TYPED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "profile": (["--profile", "p"], {"profile": "p"}),
     "overwrite": (["--overwrite"], {"overwrite": True}),
 }
-OF_THE_COMMAND = {"inputs", "as_json", "quiet", "dry_run", "monitor", "config", "print_config"}  # what it shows, and how
+OF_THE_COMMAND = {
+    "inputs",
+    "as_json",
+    "quiet",
+    "dry_run",
+    "monitor",
+    "config",
+    "print_config",
+}  # what it shows, and how
 
 SOURCE = [
     *({"meta": {"body": text}} for text in ("one", "", "zwei<|endoftext|>", "three " * 50)),

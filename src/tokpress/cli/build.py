@@ -42,8 +42,16 @@ def _use_file(ctx: click.Context, _param: click.Parameter, path: str | None) -> 
         ctx.default_map = read_config(path)
 
 
+def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Click takes no argument from there, so that this has to; `--config` was looked at before."""
+    inputs = given or tuple((ctx.default_map or {}).get("inputs", ()))
+    if not inputs and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=argument)
+    return inputs
+
+
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("inputs", nargs=-1, metavar="INPUTS...")
+@click.argument("inputs", nargs=-1, metavar="INPUTS...", callback=_inputs)
 @click.option(
     "--tokenizer",
     required=True,
@@ -67,10 +75,7 @@ def _use_file(ctx: click.Context, _param: click.Parameter, path: str | None) -> 
     help="A TOML file with options; flags win over it. See docs/options.md.",
 )
 @click.option("--print-config", is_flag=True, help="Print this build as such a file, and do nothing else.")
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
     inputs: tuple[str, ...],
     *,
     as_json: bool,
@@ -85,9 +90,6 @@ def command(
 
     Run the same command again to go on after an interruption: what is done is not done twice.
     """
-    inputs = inputs or tuple((ctx.default_map or {}).get("inputs", ()))
-    if not inputs:
-        raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0])
     if print_config:
         from tokpress.cli.config_file import written_config
 
