@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 COMPAT := .venv-compat
 COMPAT_READY := $(COMPAT)/.ready
 
-.PHONY: help setup demo test check compat crash mutate format bench clean
+.PHONY: help setup demo test check compat crash mutate format docs bench clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -18,6 +18,7 @@ help:
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
+	@echo "make docs     write docs/options.md again, from the declarations"
 
 setup: $(READY)
 
@@ -59,6 +60,10 @@ check: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY)
+	$(BIN)/python -m tokpress.reference > docs/options.md.new
+	mv docs/options.md.new docs/options.md
 
 bench: $(READY)
 	$(BIN)/python bench/build.py

@@ -74,7 +74,15 @@ TYPED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "profile": (["--profile", "p"], {"profile": "p"}),
     "overwrite": (["--overwrite"], {"overwrite": True}),
 }
-OF_THE_COMMAND = {"inputs", "as_json", "quiet", "dry_run", "monitor"}  # what it shows, and how
+OF_THE_COMMAND = {
+    "inputs",
+    "as_json",
+    "quiet",
+    "dry_run",
+    "monitor",
+    "config",
+    "print_config",
+}  # what it shows, and how
 
 SOURCE = [
     *({"meta": {"body": text}} for text in ("one", "", "zwei<|endoftext|>", "three " * 50)),
@@ -134,7 +142,8 @@ class TestSameOptions:
     def test_build_takes_what_the_command_takes(self) -> None:
         keywords = set(inspect.signature(tokpress.build).parameters) - {"options"} | set(BuildOptions.__annotations__)
         assert keywords - options_of(build_command) == {"batch_bytes", "reporter"}
-        assert options_of(build_command) - keywords == {"as_json", "quiet", "dry_run", "monitor"}
+        of_the_command = {"as_json", "quiet", "dry_run", "monitor", "config", "print_config"}
+        assert options_of(build_command) - keywords == of_the_command
 
     def test_each_of_them_is_known(self) -> None:
         for name in BuildOptions.__annotations__:

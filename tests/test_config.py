@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.config import BuildConfig, ReadConfig, TokenizerConfig, parse_size, reject_limit
+from tokpress.config import BuildConfig, ReadConfig, TokenizerConfig, parse_size, reject_limit, written_size
 from tokpress.errors import UsageError
 
 
@@ -40,6 +40,19 @@ class TestParseSize:
     @given(st.integers(0, 2**53))
     def test_takes_any_plain_number(self, size: int) -> None:
         assert parse_size(str(size)) == parse_size(size) == size
+
+
+class TestWrittenSize:
+    @pytest.mark.parametrize(
+        ("size", "text"),
+        [(0, "0"), (999, "999"), (2000, "2kB"), (1536, "1536"), (256 * 2**20, "256MiB"), (256 * 10**6, "256MB")],
+    )
+    def test_is_what_one_would_type(self, size: int, text: str) -> None:
+        assert written_size(size) == text
+
+    @given(st.one_of(st.integers(0, 2**53), st.integers(0, 2**10).map(lambda n: n * 2**30)))
+    def test_is_read_back(self, size: int) -> None:
+        assert parse_size(written_size(size)) == size
 
 
 class TestFieldPath:

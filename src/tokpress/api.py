@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from tokpress.options import BuildOptions, PathLike, as_list, build_config
+from tokpress.reference import documented
 from tokpress.run.coordinator import build_store, make_job
 from tokpress.run.messages import Prepared
 from tokpress.run.progress import Reporter
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tokpress.run.projection import Projection
 
 
+@documented
 def build(
     inputs: PathLike | Sequence[PathLike],
     *,
@@ -28,7 +30,14 @@ def build(
     reporter: Reporter | None = None,
     **options: Unpack[BuildOptions],
 ) -> Store:
-    """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped."""
+    """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped.
+
+    `inputs`: files, directories, globs, or "-" for standard input. `tokenizer`: tokenizer.json, a directory with one,
+    SentencePiece .model, rank file, name of a tiktoken encoding, hub id, or "bytes". `out`: directory of the store.
+    `overwrite`: replace a store that is there already. `reporter`: is told how the run goes.
+
+    The options are those of `tokpress build`; None is the default, sizes are bytes or like "4GB".
+    """
     return build_store(as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
 
 

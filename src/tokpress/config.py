@@ -1,16 +1,18 @@
-"""Every option of a build, frozen. Standard library and msgspec only, so that it imports at once.
+"""Every option of a build, declared once and frozen. Standard library and msgspec only, so that it imports at once.
 
-In: what a user typed or passed to `tokpress.build`. Out: records that the rooms take whole; nothing reads a global.
-Options that change the output are stored in `plan.json`; those that do not (`Resources`) are not.
+In: what a user typed or passed to `tokpress.build`. Out: records that the packages take whole; nothing reads a global.
+A field's `Option` says what it is to a user. From it come keywords and the plan (`tokpress.options`), the command line and
+`--config` (`tokpress.cli`) and the documentation (`tokpress.reference`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from tokpress.declare import INTERNAL, Option, Section
 from tokpress.errors import UsageError
 from tokpress.records import SpecialTokenPolicy
 
@@ -18,45 +20,174 @@ EngineChoice = Literal["auto", "gigatoken", "huggingface", "sentencepiece", "tik
 RecordKind = Literal["text", "json", "record"]
 LossChoice = Literal["all", "assistant", "last"]
 OverlongChoice = Literal["truncate", "drop", "split"]
+BadRecordChoice = Literal["skip", "stop"]
+PinChoice = Literal["none", "cores", "numa"]
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("kmgt", start=1)}
+_UNITS = {"TiB": 2**40, "TB": 10**12, "GiB": 2**30, "GB": 10**9, "MiB": 2**20, "MB": 10**6, "KiB": 2**10, "kB": 10**3}
+_FACTORS = {"": 1} | {unit.lower().removesuffix("b"): factor for unit, factor in _UNITS.items()}
 
 
 class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a record is and where its text stands."""
 
-    format: str | None = None  # None: by file name; else "jsonl", "parquet", "arrow", "text", "lines", also "jsonl.zst"
-    text_field: str = "text"  # dotted path into a record; "\\." for a dot inside a name
-    separator: str | None = None  # for plain text: documents are what stands between separators
-    max_doc_bytes: int = 256 * 1024**2  # a larger record is rejected without being loaded
-    drop_empty: bool = False  # documents without text are rejected
-    limit: int | None = None  # only the first so many documents, in the order of the inputs
-    keep: tuple[str, ...] = ()  # fields stored beside each document, as text; dotted paths like `text_field`
-    kind: RecordKind = "text"  # json: the field's value as JSON, whatever it is; record: all of the record as JSON
-    required: tuple[str, ...] = ()  # other fields that must hold text; they come with the kept ones, first
-    optional: tuple[str, ...] = ()  # kept fields that a table need not have
+    format: Annotated[
+        str | None,
+        Option(
+            "jsonl, parquet, arrow, text (a document a file) or lines (a document a line); with .gz .zst .bz2 .xz, "
+            "like jsonl.zst. Default: by file name; standard input is jsonl.",
+            "inputs",
+            metavar="FORMAT",
+            live=True,
+        ),
+    ] = None
+    text_field: Annotated[str, Option("Where the text stands; dotted for nested records.", "always", live=True)] = (
+        "text"
+    )
+    separator: Annotated[
+        str | None,
+        Option(
+            r"Plain text: documents stand between these; \n and \t are understood.", "always", kind="escaped", live=True
+        ),
+    ] = None
+    max_doc_bytes: Annotated[
+        int, Option("A larger record is rejected without being loaded.", "always", kind="size", at_least=1, live=True)
+    ] = 256 * 1024**2
+    drop_empty: Annotated[bool, Option("Leave out documents without text.", "always", group="Store", live=True)] = False
+    limit: Annotated[
+        int | None, Option("Only the first N documents.", "always", group="Store", metavar="N", at_least=0, live=True)
+    ] = None
+    keep: Annotated[
+        tuple[str, ...],
+        Option(
+            "Keep these fields of each record beside its tokens, like id,url,meta.lang.",
+            "always",
+            group="Store",
+            kind="fields",
+            metavar="FIELDS",
+        ),
+    ] = ()
+    # json: the field's value as JSON, whatever it is; record: all of the record as JSON
+    kind: Annotated[RecordKind, INTERNAL] = "text"
+    required: Annotated[tuple[str, ...], INTERNAL] = ()  # other fields that must hold text; with the kept ones, first
+    optional: Annotated[tuple[str, ...], INTERNAL] = ()  # kept fields that a table need not have
 
     @property
     def field_path(self) -> tuple[str, ...]:
         return () if self.kind == "record" else split_path(self.text_field)
 
 
+class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tokenizer, and how it treats a document."""
+
+    spec: str  # file, directory, hub id, name of a tiktoken encoding, or "bytes"
+    engine: Annotated[
+        EngineChoice,
+        Option("auto: the fast engine if it is proved equal on your own text, else the reference.", "no", live=True),
+    ] = "auto"
+    special_tokens: Annotated[
+        SpecialTokenPolicy,
+        Option(
+            "A special token's literal in a document: ordinary text, or parsed to its id. Default: text; of chats, parse.",
+            "always",
+            live=True,
+            of_chats="parse",
+        ),
+    ] = "text"
+    bos: Annotated[bool, Option("Put BOS before each document. Default: no.", "ids", live=True, of_chats=False)] = False
+    eos: Annotated[
+        bool,
+        Option("Put EOS after each document. Default: yes, but not after chats.", "ids", live=True, of_chats=False),
+    ] = True
+    bos_token: Annotated[str | None, Option("Use this special token as BOS.", "ids", metavar="TOKEN", live=True)] = None
+    eos_token: Annotated[str | None, Option("Use this special token as EOS.", "ids", metavar="TOKEN", live=True)] = None
+    pattern: Annotated[
+        str | None,
+        Option(
+            "Rank files: gpt2, cl100k, o200k, llama3, qwen2, or the regex.",
+            "tokenizer",
+            metavar="NAME|REGEX",
+            live=True,
+        ),
+    ] = None
+    added_tokens: Annotated[
+        dict[str, int],
+        Option(
+            "Rank files: a special token, repeatable.", "tokenizer", kind="tokens", flag="--special-token", live=True
+        ),
+    ] = {}
+
+
+class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are cut into files. Part of the plan: the same inputs give the same files."""
+
+    unit_bytes: Annotated[
+        int | None,
+        Option(
+            "Input that a worker takes on at a time. Default: 256MB, less for under 16 GB of input.",
+            "always",
+            kind="size",
+            name="unit_size",
+            at_least=1,
+        ),
+    ] = None
+    shard_bytes: Annotated[
+        int, Option("Size of a token file.", "always", kind="size", name="shard_size", at_least=1)
+    ] = 256 * 10**6
+
+
 class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How a record becomes text, what of it is learned, and how long it may get. At most one kind of template."""
 
-    prompt_field: str | None = None
-    completion_field: str | None = None
-    prompt_separator: str = ""  # between the two; belongs to the prompt
-    messages_field: str | None = None  # chats
-    tools_field: str = "tools"  # beside them, if a record has it
-    chat_template: str | None = None  # the template itself, not its path; None: the tokenizer's own
-    date: str | None = None  # what a chat template is told that today is
-    template: str | None = None  # a Jinja2 template for anything else, given the whole record
-    loss: LossChoice | None = None  # of chats; None: assistant
-    keep_empty_loss: bool = False  # records of which nothing is learned are written all the same
-    max_length: int | None = None  # tokens of a document, BOS and EOS included
-    overlong: OverlongChoice = "truncate"
+    prompt_field: Annotated[
+        str | None, Option("Where the prompt stands. Only the completion is learned.", "always", metavar="FIELD")
+    ] = None
+    completion_field: Annotated[str | None, Option("Where the completion stands.", "always", metavar="FIELD")] = None
+    prompt_separator: Annotated[
+        str, Option("Between the two; belongs to the prompt.", "always", kind="escaped", metavar="TEXT")
+    ] = ""
+    messages_field: Annotated[
+        str | None,
+        Option(
+            "Where a chat's messages stand; rendered with the tokenizer's chat template. BOS and EOS are the template's.",
+            "always",
+            metavar="FIELD",
+        ),
+    ] = None
+    tools_field: Annotated[str, Option("Its tools, if any.", "always")] = "tools"
+    chat_template: Annotated[
+        str | None, Option("Another chat template than the tokenizer's.", "always", kind="file")
+    ] = None
+    date: Annotated[
+        str | None, Option("What a chat template is told that today is.", "always", metavar="YYYY-MM-DD")
+    ] = None
+    template: Annotated[
+        str | None,
+        Option(
+            "Any other record: a Jinja2 template, with {% loss %}...{% endloss %} around what is learned.",
+            "always",
+            kind="file",
+        ),
+    ] = None
+    loss: Annotated[
+        LossChoice | None,
+        Option(
+            "Chats: what is learned: all of it, what the assistant says, or its last answer. Default: assistant.",
+            "always",
+        ),
+    ] = None
+    keep_empty_loss: Annotated[bool, Option("Keep records of which nothing is learned; else rejects.", "always")] = (
+        False
+    )
+    max_length: Annotated[
+        int | None, Option("Tokens of a document, BOS and EOS too.", "always", metavar="N", at_least=1)
+    ] = None
+    overlong: Annotated[
+        OverlongChoice, Option("A longer record: cut it, leave it out, or make several documents of it.", "always")
+    ] = "truncate"
+
+    @property
+    def is_used(self) -> bool:
+        return self != TemplateConfig()
 
     @property
     def has_mask(self) -> bool:
@@ -66,12 +197,22 @@ class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
 class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Which split a record belongs to. At most one way to say it; without any, all are `train`."""
 
-    val_fraction: float | None = None
-    val_docs: int | None = None
-    split_field: str | None = None  # its value names the split
-    val_inputs: tuple[str, ...] = ()  # these files are `val`
-    split_key: str | None = None  # records with the same value here stay together; None: by where a record stands
-    split_seed: int = 0
+    val_fraction: Annotated[
+        float | None, Option("This share of records is val.", "always", metavar="SHARE", at_least=0, at_most=1)
+    ] = None
+    val_docs: Annotated[int | None, Option("So many records are val.", "always", metavar="N", at_least=0)] = None
+    split_field: Annotated[str | None, Option("Its value names the split.", "always", metavar="FIELD")] = None
+    val_inputs: Annotated[
+        tuple[str, ...],
+        Option("Files, directories or globs of val, repeatable.", "inputs", kind="paths", metavar="INPUT"),
+    ] = ()
+    split_key: Annotated[
+        str | None,
+        Option(
+            "Records with the same value here stay together. Default: by file and position.", "always", metavar="FIELD"
+        ),
+    ] = None
+    split_seed: Annotated[int, Option("Another seed, another choice.", "always")] = 0
 
     @property
     def is_used(self) -> bool:
@@ -82,55 +223,71 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.val_fraction is not None or self.val_docs is not None
 
 
-class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tokenizer, and how it treats a document."""
-
-    spec: str  # file, directory, hub id, name of a tiktoken encoding, or "bytes"
-    engine: EngineChoice = "auto"
-    special_tokens: SpecialTokenPolicy = "text"  # a literal "<|endoftext|>" in a document is text, unless "parse"
-    pattern: str | None = None  # for a rank file: a pattern's name ("cl100k") or the regular expression itself
-    added_tokens: dict[str, int] = {}  # for a rank file: its special tokens, which the file does not carry
-    bos: bool = False
-    eos: bool = True
-    bos_token: str | None = None  # None: the one that the tokenizer names
-    eos_token: str | None = None
-
-
-class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How tokens are cut into files. Part of the plan: the same inputs give the same files."""
-
-    unit_bytes: int | None = (
-        None  # input that one worker takes on at a time; None: 256 MB, less if there is little input
-    )
-    shard_bytes: int = 256 * 10**6  # token bytes after which a new shard is begun
-
-
 class CheckConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What is proved and what is tolerated while a build runs."""
 
-    audit_rate: float = 0.001  # share of documents encoded twice, by the reference too
-    max_rejects: str = "1%"  # share of the records read, or a number of them
+    audit_rate: Annotated[
+        float,
+        Option(
+            "Share of documents that the reference encodes too, during the run.", "no", at_least=0, at_most=1, live=True
+        ),
+    ] = 0.001
+    max_rejects: Annotated[
+        str, Option("Stop above this share or number of bad records.", "no", kind="share", live=True)
+    ] = "1%"
+    on_bad_record: Annotated[
+        BadRecordChoice, Option("skip: into rejects/, up to --max-rejects; stop: at the first one.", "no", live=True)
+    ] = "skip"
+
+    @property
+    def most_rejects(self) -> str:
+        """Share or number of bad records above which to stop."""
+        return "0" if self.on_bad_record == "stop" else self.max_rejects
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """What a build may use. Changes its speed, never its output."""
 
-    workers: int | None = None  # processes; None: one for each physical core that this process may run on
-    memory_bytes: int | None = None  # for all of them together; None: 60 % of what is available
-    batch_bytes: int | None = None  # text read, encoded and written at a time; None: what fits the memory
-    doc_timeout: float = 300.0  # seconds after which a document is given up
-    pin: Literal["none", "cores", "numa"] = "none"  # workers to cores or NUMA nodes
-    profile: str | None = None  # file for a profile of the workers
+    workers: Annotated[int | None, Option("Processes. Default: one for each physical core.", "no", at_least=1)] = None
+    memory_bytes: Annotated[
+        int | None,
+        Option(
+            "For the whole run, like 4GB. Default: 60 % of what is available.",
+            "no",
+            kind="size",
+            name="memory",
+            at_least=1,
+        ),
+    ] = None
+    batch_bytes: Annotated[
+        int | None,
+        Option(
+            "Text read, encoded and written at a time. Default: what fits the memory.",
+            "no",
+            kind="size",
+            flag="",
+            at_least=1,
+        ),
+    ] = None
+    doc_timeout: Annotated[
+        float, Option("Seconds after which a document that hangs the tokenizer is set aside.", "no", at_least=0.1)
+    ] = 300.0
+    pin: Annotated[PinChoice, Option("Pin workers.", "no")] = "none"
+    profile: Annotated[
+        str | None, Option("Write a profile of the workers, for `python -m pstats`.", "no", kind="path")
+    ] = None
 
 
 class BuildConfig(msgspec.Struct, frozen=True, kw_only=True):
-    tokenizer: TokenizerConfig
-    read: ReadConfig = ReadConfig()
-    template: TemplateConfig = TemplateConfig()
-    split: SplitConfig = SplitConfig()
-    store: StoreConfig = StoreConfig()
-    check: CheckConfig = CheckConfig()
-    resources: Resources = Resources()
+    """All of them, in the order in which a plan holds them."""
+
+    read: Annotated[ReadConfig, Section("Reading")] = ReadConfig()
+    tokenizer: Annotated[TokenizerConfig, Section("Tokens")]
+    store: Annotated[StoreConfig, Section("Store")] = StoreConfig()
+    template: Annotated[TemplateConfig, Section("Supervised data", nested=True)] = TemplateConfig()
+    split: Annotated[SplitConfig, Section("Splits", nested=True)] = SplitConfig()
+    check: Annotated[CheckConfig, Section("Checks")] = CheckConfig()
+    resources: Annotated[Resources, Section("Resources")] = Resources()
 
 
 def split_path(field: str) -> tuple[str, ...]:
@@ -146,9 +303,15 @@ def parse_size(text: str | int) -> int:
     try:
         if match is None:
             raise ValueError
-        return int(float(match[1]) * _UNITS[match[2]])
+        return int(float(match[1]) * _FACTORS[match[2]])
     except (ValueError, KeyError):
         raise UsageError(f"{text!r} is not a size. Write it like 4GB, 512MiB or 1048576.") from None
+
+
+def written_size(size: int) -> str:
+    """Bytes as one would type them, exactly: `256MiB`."""
+    whole = (f"{size // factor}{unit}" for unit, factor in _UNITS.items() if size and size % factor == 0)
+    return next(whole, str(size))
 
 
 def reject_limit(max_rejects: str, records_read: int) -> float:

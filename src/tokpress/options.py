@@ -1,45 +1,63 @@
-"""The options of a build as keywords, and the frozen records that the packages take.
+"""The options of a build as keywords, as the frozen records that the packages take, and as a plan stores them.
 
-In: what `tokpress.build` and the command line were given. Out: a `BuildConfig`.
+In: what `tokpress.build`, `LiveDataset` and the command line were given, or what a plan holds. Out: a `BuildConfig`, and
+what of it changes the output. All of it is derived from the declarations in `tokpress.config`. Only the typed dictionaries
+are written out, for type checkers; a test proves them equal.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, TypedDict
+
+import msgspec
 
 from tokpress.config import (
+    BadRecordChoice,
     BuildConfig,
-    CheckConfig,
     EngineChoice,
     LossChoice,
     OverlongChoice,
-    ReadConfig,
-    Resources,
-    SplitConfig,
-    StoreConfig,
-    TemplateConfig,
-    TokenizerConfig,
+    PinChoice,
     parse_size,
 )
-from tokpress.errors import UsageError
+from tokpress.declare import Declared, declared, sections
+from tokpress.errors import StoreError, UsageError
 from tokpress.records import SpecialTokenPolicy
 
 PathLike = str | os.PathLike[str]
 
+SECTIONS = sections(BuildConfig)
+OPTIONS = declared(BuildConfig)
 
-class BuildOptions(TypedDict, total=False):
-    """What `tokpress build` takes as flags, under the same names; sizes in bytes or like "4GB". See its `--help`."""
+
+class LiveOptions(TypedDict, total=False):
+    """Those options of `tokpress build` that say which tokens there are, under the same names."""
 
     format: str | None
     text_field: str
     separator: str | None
     max_doc_bytes: int | str
+    engine: EngineChoice
+    special_tokens: SpecialTokenPolicy | None
+    bos: bool | None
+    eos: bool | None
+    bos_token: str | None
+    eos_token: str | None
+    pattern: str | None
+    added_tokens: Mapping[str, int]
+    audit_rate: float
+    max_rejects: str | int
+    on_bad_record: BadRecordChoice
     drop_empty: bool
     limit: int | None
-    keep: Sequence[str]
+
+
+class BuildOptions(LiveOptions, total=False):
+    """What `tokpress build` takes as flags, under the same names; sizes in bytes or like "4GB"."""
+
     prompt_field: str | None
     completion_field: str | None
     prompt_separator: str
@@ -58,99 +76,124 @@ class BuildOptions(TypedDict, total=False):
     val_inputs: PathLike | Sequence[PathLike]
     split_key: str | None
     split_seed: int
-    engine: EngineChoice
-    special_tokens: SpecialTokenPolicy | None
-    pattern: str | None
-    added_tokens: Mapping[str, int]
-    bos: bool | None
-    eos: bool | None
-    bos_token: str | None
-    eos_token: str | None
-    audit_rate: float
-    max_rejects: str | int
-    on_bad_record: Literal["skip", "stop"]
-    unit_size: int | str | None
-    shard_size: int | str
     workers: int | None
     memory: int | str | None
     batch_bytes: int | str | None
     doc_timeout: float
-    pin: Literal["none", "cores", "numa"]
-    profile: str | None
-
-
-_SECTIONS = {
-    "read": ("format", "text_field", "separator", "max_doc_bytes", "drop_empty", "limit", "keep"),
-    "template": (
-        *(
-            "prompt_field",
-            "completion_field",
-            "prompt_separator",
-            "messages_field",
-            "tools_field",
-            "chat_template",
-            "date",
-        ),
-        *("template", "loss", "keep_empty_loss", "max_length", "overlong"),
-    ),
-    "split": ("val_fraction", "val_docs", "split_field", "val_inputs", "split_key", "split_seed"),
-    "tokenizer": ("engine", "special_tokens", "pattern", "added_tokens", "bos", "eos", "bos_token", "eos_token"),
-    "check": ("audit_rate", "max_rejects"),
-    "store": ("unit_bytes", "shard_bytes"),
-    "resources": ("workers", "memory_bytes", "batch_bytes", "doc_timeout", "pin", "profile"),
-}
-_SIZES = {"max_doc_bytes": "max_doc_bytes", "unit_size": "unit_bytes", "shard_size": "shard_bytes"}
-_SIZES |= {"memory": "memory_bytes", "batch_bytes": "batch_bytes"}
+    pin: PinChoice
+    profile: PathLike | None
+    keep: Sequence[str]
+    unit_size: int | str | None
+    shard_size: int | str
 
 
 def build_config(tokenizer: PathLike, options: BuildOptions) -> BuildConfig:
-    """Flat options as the frozen records that the rooms take; what is left out has its default there."""
-    values: dict[str, object] = dict(options)
-    for size, name in _SIZES.items():
-        if size in values:
-            value = values.pop(size)
-            values[name] = None if value is None else parse_size(value)  # type: ignore[arg-type]
-    if values.pop("on_bad_record", "skip") == "stop":
-        values["max_rejects"] = "0"
-    if "max_rejects" in values:
-        values["max_rejects"] = str(values["max_rejects"])
-    if "keep" in values:
-        values["keep"] = tuple(options["keep"])
-    if "val_inputs" in values:
-        values["val_inputs"] = tuple(os.fspath(path) for path in as_list(options["val_inputs"] or ()))
-    for name in ("chat_template", "template"):
-        if values.get(name) is not None:
-            values[name] = _read_template(name, options[name])  # type: ignore[literal-required]
-    for name in ("special_tokens", "bos", "eos"):
-        if values.get(name) is None:  # a chat template writes special tokens itself, BOS and EOS among them
-            values.pop(name, None)
-            if values.get("messages_field") is not None:
-                values[name] = "parse" if name == "special_tokens" else False
-    if "added_tokens" in values:
-        values["added_tokens"] = dict(options["added_tokens"])
-    sections = {
-        section: {name: values.pop(name) for name in names if name in values} for section, names in _SECTIONS.items()
-    }
-    if values:
-        raise TypeError(f"tokpress.build got an unknown option {next(iter(values))!r}")
-    return BuildConfig(
-        tokenizer=TokenizerConfig(spec=os.fspath(tokenizer), **sections["tokenizer"]),  # type: ignore[arg-type]
-        read=ReadConfig(**sections["read"]),  # type: ignore[arg-type]
-        template=TemplateConfig(**sections["template"]),  # type: ignore[arg-type]
-        split=SplitConfig(**sections["split"]),  # type: ignore[arg-type]
-        store=StoreConfig(**sections["store"]),  # type: ignore[arg-type]
-        check=CheckConfig(**sections["check"]),  # type: ignore[arg-type]
-        resources=Resources(**sections["resources"]),  # type: ignore[arg-type]
-    )
+    """Keywords as the frozen records that the packages take; what is left out, or None, has its default."""
+    check_names("tokpress.build", options, OPTIONS)
+    given = {name: value for name, value in options.items() if value is not None}
+    values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    values["tokenizer"]["spec"] = os.fspath(tokenizer)
+    for option in OPTIONS:
+        if option.name in given:
+            values[option.section][option.field] = _converted(option, given[option.name])
+        elif option.of_chats is not None and "messages_field" in given:
+            values[option.section][option.field] = option.of_chats  # a chat template writes special tokens itself
+    made: dict[str, Any] = {name: struct(**values[name]) for name, (struct, _) in SECTIONS.items()}
+    return BuildConfig(**made)
 
 
-def _read_template(option: str, path: PathLike) -> str:
+def check_names(function: str, given: Iterable[str], options: Iterable[Declared]) -> None:
+    """Raises TypeError for a keyword that is no option."""
+    known = [option.name for option in options]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{function} got an unknown option {name!r}.{did_you_mean(name, known)}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_bounds(config: BuildConfig) -> None:
+    """Raises UsageError for a number that is too small or too large."""
+    for option in OPTIONS:
+        value = getattr(getattr(config, option.section), option.field)
+        least, most = option.at_least, option.at_most
+        if value is None or least is None:
+            continue
+        if most is not None and not least <= value <= most:
+            raise UsageError(f"{option.shown} is {value}, but must be between {least} and {most}.")
+        if not value >= least:
+            raise UsageError(f"{option.shown} is {value}, but must be at least {least}. Leave it out for the default.")
+
+
+def output_options(
+    config: BuildConfig, bos_id: int | None, eos_id: int | None, *, live: bool = False
+) -> dict[str, Any]:
+    """Every option that changes what is written, as a plan stores it; with `live`, those among them that it takes."""
+    stored: dict[str, Any] = {}
+    for section, (_, how) in SECTIONS.items():
+        part = getattr(config, section)
+        values = {}
+        for option in _stored_in(section):
+            value = getattr(part, option.field)
+            if (option.live or not live) and (option.output == "always" or value != option.default):
+                values[option.field] = value
+        if not how.nested:
+            stored |= values
+        elif part.is_used:
+            stored[section] = values
+        if section == "tokenizer":
+            stored |= {"bos_id": bos_id, "eos_id": eos_id}
+    as_read: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(stored))  # a list for a tuple
+    return as_read
+
+
+def stored_config(stored: Mapping[str, Any]) -> BuildConfig:
+    """What `output_options` gave, typed again; what a plan does not hold has its default, and the tokenizer no name."""
+    values: dict[str, dict[str, Any]] = {"tokenizer": {"spec": ""}}
+    for section, (_, how) in SECTIONS.items():
+        found = stored.get(section, {}) if how.nested else stored
+        held = {option.field: found[option.field] for option in _stored_in(section) if option.field in found}
+        values[section] = values.get(section, {}) | held
+    try:
+        return msgspec.convert(values, BuildConfig)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"the plan has an option that no build would write: {error}. Build the store again.") from None
+
+
+def _stored_in(section: str) -> list[Declared]:
+    return [option for option in OPTIONS if option.section == section and option.stored]
+
+
+def _converted(option: Declared, value: Any) -> Any:
+    """A keyword's value as the field holds it."""
+    kind = option.kind
+    if kind == "size":
+        return parse_size(value)
+    if kind == "share":
+        return str(value)
+    if kind == "path":
+        return os.fspath(value)
+    if kind == "file":
+        return _text_of(option, value)
+    if kind == "fields":
+        return tuple(field.strip() for field in value.split(",")) if isinstance(value, str) else tuple(value)
+    if kind == "paths":
+        return tuple(os.fspath(path) for path in as_list(value))
+    if kind == "tokens":
+        return dict(value)
+    return value
+
+
+def _text_of(option: Declared, path: PathLike) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"--{option.replace('_', '-')} {os.fspath(path)} cannot be read: {error}. Check the path."
-        ) from error
+        raise UsageError(f"{option.shown} {os.fspath(path)} cannot be read: {error}. Check the path.") from error
 
 
 def as_list(inputs: PathLike | Sequence[PathLike]) -> list[PathLike]:

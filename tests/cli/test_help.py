@@ -19,8 +19,8 @@ from .conftest import Cli
 READING = ["--format", "--text-field", "--separator", "--max-doc-bytes"]
 SUPERVISED = [
     *("--prompt-field", "--completion-field", "--prompt-separator"),
-    *("--messages-field", "--tools-field", "--chat-template", "--date", "--loss"),
-    *("--template", "--keep-empty-loss", "--max-length", "--overlong"),
+    *("--messages-field", "--tools-field", "--chat-template", "--date"),
+    *("--template", "--loss", "--keep-empty-loss", "--max-length", "--overlong"),
     *("--val-fraction", "--val-docs", "--split-field", "--val-inputs", "--split-key", "--split-seed"),
 ]
 FLAGS = {
@@ -29,18 +29,9 @@ FLAGS = {
         *("--tokenizer", "--out", *READING, *SUPERVISED, "--engine", "--special-tokens"),
         *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
         *("--audit-rate", "--max-rejects", "--on-bad-record"),
-        *("--workers", "--memory", "--doc-timeout", "--pin", "--unit-size", "--shard-size"),
-        *(
-            "--limit",
-            "--keep",
-            "--drop-empty",
-            "--dry-run",
-            "--monitor",
-            "--profile",
-            "--overwrite",
-            "--json",
-            "--quiet",
-        ),
+        *("--workers", "--memory", "--doc-timeout", "--pin", "--profile"),
+        *("--drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
+        *("--dry-run", "--monitor", "--overwrite", "--json", "--quiet", "--config", "--print-config"),
     ],
     "pack": [
         "STORE",

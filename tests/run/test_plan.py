@@ -185,7 +185,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "store.unit_bytes": ({}, {}, {"unit_size": 10**9}),
     "store.shard_bytes": ({}, {}, {"shard_size": 100}),
 }
-CHANGE_NOTHING = {"tokenizer.engine", "check.audit_rate", "check.max_rejects"}
+CHANGE_NOTHING = {"tokenizer.engine", "check.audit_rate", "check.max_rejects", "check.on_bad_record"}
 OF_THE_TEMPLATE = {"read.kind", "read.required", "read.optional"}  # what readers are told of it
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokpress.cli.options import read_options, unescape
+from tokpress.cli.flags import read_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,7 +40,6 @@ def tokenizer(inputs: tuple[str, ...], tokenizer: str, as_json: bool, **options:
     from tokpress.cli.show import err_console
     from tokpress.run.measure import encoder_rates
 
-    options["separator"] = unescape(options["separator"])
     console = err_console()
     with console.status("encoding a sample in every way"):
         rates = encoder_rates(list(inputs), tokenizer, options)
@@ -74,7 +73,6 @@ def workers(
     from tokpress.cli.show import err_console
     from tokpress.run.measure import plot_rates, worker_rates
 
-    options["separator"] = unescape(options["separator"])
     console = err_console()
     rates = []
     for measured in worker_rates(list(inputs), tokenizer, up_to, scratch, options):

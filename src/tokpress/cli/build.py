@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokpress.cli.options import Fields, Size, TokenId, read_options, unescape
-from tokpress.cli.supervised import BuildCommand, supervised_options
-from tokpress.config import CheckConfig, EngineChoice, Resources
-from tokpress.records import SpecialTokenPolicy
+from tokpress.cli.flags import GroupedCommand, flags
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,11 +29,29 @@ Examples:
   tokpress build chats.jsonl --messages-field messages --tokenizer Qwen/Qwen3-0.6B --max-length 4096 --out tokens
   tokpress build puzzles.jsonl --template puzzle.jinja --val-fraction 0.01 --tokenizer bytes --out tokens
   tokpress build train.jsonl --val-inputs val.jsonl --tokenizer tokenizer.json --out tokens
+  tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --keep id --print-config > web.toml
+  tokpress build --config web.toml --workers 8
 """
 
 
-@click.command(cls=BuildCommand, epilog=_EPILOG)
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUTS...")
+def _use_file(ctx: click.Context, _param: click.Parameter, path: str | None) -> None:
+    """What stands in the file is what a flag is that is not given."""
+    if path is not None:
+        from tokpress.cli.config_file import read_config
+
+        ctx.default_map = read_config(path)
+
+
+def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Click takes no argument from there, so that this has to; `--config` was looked at before."""
+    inputs = given or tuple((ctx.default_map or {}).get("inputs", ()))
+    if not inputs and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=argument)
+    return inputs
+
+
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
+@click.argument("inputs", nargs=-1, metavar="INPUTS...", callback=_inputs)
 @click.option(
     "--tokenizer",
     required=True,
@@ -45,99 +60,47 @@ Examples:
     "rank file, name of a tiktoken encoding, hub id, or bytes.",
 )
 @click.option("--out", required=True, type=click.Path(), help="Directory of the store; must not hold anything else.")
-@read_options
-@supervised_options
-@click.option(
-    "--engine",
-    type=click.Choice(get_args(EngineChoice)),
-    default="auto",
-    show_default=True,
-    help="auto: the fast engine if it is proved equal on your own text, else the reference.",
-)
-@click.option(
-    "--special-tokens",
-    type=click.Choice(get_args(SpecialTokenPolicy)),
-    help="A special token's literal in a document: ordinary text, or parsed to its id. Default: text; of chats, parse.",
-)
-@click.option("--bos/--no-bos", default=None, help="Put BOS before each document. Default: no.")
-@click.option("--eos/--no-eos", default=None, help="Put EOS after each document. Default: yes, but not after chats.")
-@click.option("--bos-token", metavar="TOKEN", help="Use this special token as BOS.")
-@click.option("--eos-token", metavar="TOKEN", help="Use this special token as EOS.")
-@click.option("--pattern", metavar="NAME|REGEX", help="Rank files: gpt2, cl100k, o200k, llama3, qwen2, or the regex.")
-@click.option(
-    "--special-token", "added_tokens", type=TokenId(), multiple=True, help="Rank files: a special token, repeatable."
-)
-@click.option(
-    "--audit-rate",
-    type=click.FloatRange(0, 1),
-    default=CheckConfig().audit_rate,
-    show_default=True,
-    help="Share of documents that the reference encodes too, during the run.",
-)
-@click.option(
-    "--max-rejects",
-    default=CheckConfig().max_rejects,
-    show_default=True,
-    help="Stop above this share or number of bad records.",
-)
-@click.option(
-    "--on-bad-record",
-    type=click.Choice(["skip", "stop"]),
-    default="skip",
-    show_default=True,
-    help="skip: into rejects/, up to --max-rejects; stop: at the first one.",
-)
-@click.option("--workers", type=click.IntRange(min=1), help="Processes. Default: one for each physical core.")
-@click.option("--memory", type=Size(), help="For the whole run, like 4GB. Default: 60 % of what is available.")
-@click.option(
-    "--doc-timeout",
-    type=click.FloatRange(min=0.1),
-    default=Resources().doc_timeout,
-    show_default=True,
-    help="Seconds after which a document that hangs the tokenizer is set aside.",
-)
-@click.option(
-    "--pin", type=click.Choice(["none", "cores", "numa"]), default="none", show_default=True, help="Pin workers."
-)
-@click.option(
-    "--unit-size",
-    type=Size(),
-    help="Input that a worker takes on at a time. Default: 256MB, less for under 16 GB of input.",
-)
-@click.option("--shard-size", type=Size(), default="256MB", show_default=True, help="Size of a token file.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N documents.")
-@click.option(
-    "--keep",
-    type=Fields(),
-    default=(),
-    metavar="FIELDS",
-    help="Keep these fields of each record beside its tokens, like id,url,meta.lang.",
-)
-@click.option("--drop-empty", is_flag=True, help="Leave out documents without text.")
+@flags()
 @click.option("--dry-run", is_flag=True, help="Measure a sample; show time, disk and memory for 1, 2, 4 ... workers.")
 @click.option("--monitor", is_flag=True, help="Show every worker while it runs.")
-@click.option(
-    "--profile", type=click.Path(dir_okay=False), help="Write a profile of the workers, for `python -m pstats`."
-)
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there already.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    callback=_use_file,
+    help="A TOML file with options; flags win over it. See docs/options.md.",
+)
+@click.option("--print-config", is_flag=True, help="Print this build as such a file, and do nothing else.")
 def command(
-    inputs: tuple[str, ...], as_json: bool, quiet: bool, monitor: bool, dry_run: bool, overwrite: bool, **options: Any
+    inputs: tuple[str, ...],
+    *,
+    as_json: bool,
+    quiet: bool,
+    monitor: bool,
+    dry_run: bool,
+    overwrite: bool,
+    print_config: bool,
+    **options: Any,
 ) -> None:
     """Tokenize INPUTS (files, directories, globs, or - for standard input) into a store.
 
     Run the same command again to go on after an interruption: what is done is not done twice.
     """
+    if print_config:
+        from tokpress.cli.config_file import written_config
+
+        click.echo(written_config({"inputs": inputs, **options}), nl=False)
+        return
     from tokpress.api import build
     from tokpress.cli.monitor import MonitorReporter
     from tokpress.cli.show import ConsoleReporter, err_console, print_summary, safe
     from tokpress.store.manifest import encode
 
     console = err_console(quiet=quiet)
-    options["separator"] = unescape(options["separator"])
-    options["prompt_separator"] = unescape(options["prompt_separator"])
-    options["added_tokens"] = dict(options["added_tokens"])
     reporter = MonitorReporter(console) if monitor else ConsoleReporter(console)
     if dry_run:
         _project(reporter, console, list(inputs), as_json=as_json, **options)

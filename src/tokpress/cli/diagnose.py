@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokpress.cli.options import read_options, unescape
+from tokpress.cli.flags import read_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,7 +96,6 @@ def _compare_ways(
     from tokpress.diagnose.tokenizing import compare_ways
     from tokpress.loader.step_report import save_plot
 
-    options["separator"] = unescape(options["separator"])
     with console.status("tokenizing in every way"):
         ways = compare_ways(list(inputs), step_seconds=step_ms / 1e3, **options)
     if as_json:

@@ -1,4 +1,4 @@
-"""Options that several verbs share, declared once."""
+"""Types of options, and options that several verbs share beside those of a build; declared once."""
 
 from __future__ import annotations
 
@@ -25,13 +25,22 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+class Escaped(click.ParamType[str]):
+    r"""Text in which `\n`, as it is typed in a shell, is the newline that it means."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
+        return str(value).replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r").replace("\\0", "\0")
+
+
 class Fields(click.ParamType[tuple[str, ...]]):
     """`id,url`: names of fields."""
 
     name = "fields"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        fields = value if isinstance(value, tuple) else tuple(field.strip() for field in str(value).split(","))
+        fields = tuple(field.strip() for field in value.split(",")) if isinstance(value, str) else tuple(value)
         if not all(fields):
             self.fail(f"{value!r} is not like 'id,url'", param, ctx)
         return fields
@@ -43,36 +52,12 @@ class TokenId(click.ParamType[tuple[str, int]]):
     name = "token=id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
         token, _, number = str(value).rpartition("=")
         if not token or not number.isdecimal():
             self.fail(f"{value!r} is not like '<|endoftext|>=100257'", param, ctx)
         return token, int(number)
-
-
-def read_options(function: Function) -> Function:
-    """How records are read; for every verb that reads inputs."""
-    options = [
-        click.option(
-            "--format",
-            metavar="FORMAT",
-            help="jsonl, parquet, arrow, text (a document a file) or lines (a document a line); with .gz .zst .bz2 .xz, "
-            "like jsonl.zst. Default: by file name; standard input is jsonl.",
-        ),
-        click.option(
-            "--text-field", default="text", show_default=True, help="Where the text stands; dotted for nested records."
-        ),
-        click.option("--separator", help=r"Plain text: documents stand between these; \n and \t are understood."),
-        click.option(
-            "--max-doc-bytes",
-            type=Size(),
-            default="256MiB",
-            show_default=True,
-            help="A larger record is rejected without being loaded.",
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 _SIDES = click.Choice(["left", "right"])
@@ -104,10 +89,3 @@ def packing_options(function: Function) -> Function:
     for option in reversed(options):
         function = option(function)
     return function
-
-
-def unescape(separator: str | None) -> str | None:
-    r"""`\n` typed in a shell as the newline that it means."""
-    if separator is None:
-        return None
-    return separator.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r").replace("\\0", "\0")

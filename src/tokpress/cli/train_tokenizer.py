@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from tokpress.cli.options import Size, read_options, unescape
+from tokpress.cli.flags import read_options
+from tokpress.cli.options import Size
 
 _EPILOG = """
 \b
@@ -49,7 +50,6 @@ def command(inputs: tuple[str, ...], **options: Any) -> None:
     from tokpress.engines.train import train_tokenizer
 
     console = err_console()
-    options["separator"] = unescape(options["separator"])
     with console.status(f"training {options['vocab_size']:,} tokens"):
         path = train_tokenizer(list(inputs), **options)
     shown = safe(path)

@@ -26,10 +26,9 @@ from tokpress.engines.load import load_files, reference_engine
 from tokpress.errors import InputError
 from tokpress.live.dataset import LiveDataset
 from tokpress.live.parallel import ParallelTokenizer, TokenizerOptions
-from tokpress.live.tokens import LiveOptions
 from tokpress.loader.dataset import PretokenizedDataset
 from tokpress.loader.loader import Loader
-from tokpress.options import BuildOptions, PathLike, as_list, build_config
+from tokpress.options import BuildOptions, LiveOptions, PathLike, as_list, build_config
 from tokpress.sources.base import open_reader
 from tokpress.sources.files import discover
 

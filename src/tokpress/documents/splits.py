@@ -152,9 +152,5 @@ def check_split(config: SplitConfig, inputs: Sequence[str]) -> None:
         raise UsageError(
             "--split-key says what is hashed. Say how much goes to val: --val-fraction 0.01, or --val-docs N"
         )
-    if config.val_fraction is not None and not 0 <= config.val_fraction <= 1:
-        raise UsageError(f"--val-fraction is {config.val_fraction}, but must be a share between 0 and 1.")
-    if config.val_docs is not None and config.val_docs < 0:
-        raise UsageError(f"--val-docs is {config.val_docs}, but must be at least 0.")
     if config.val_docs is not None and STDIN in inputs:
         raise UsageError("--val-docs reads the inputs twice, and standard input is gone then. Use --val-fraction.")

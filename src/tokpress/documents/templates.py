@@ -73,5 +73,3 @@ def check_template(config: TemplateConfig) -> None:
             raise UsageError(f"{given[0]} is for chats. Say where they are: --messages-field messages")
     if config.keep_empty_loss and not config.has_mask:
         raise UsageError("--keep-empty-loss is for records of which a part is learned. Leave it out.")
-    if config.max_length is not None and config.max_length < 1:
-        raise UsageError(f"--max-length is {config.max_length}, but must be at least 1.")

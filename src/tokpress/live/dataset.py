@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tokpress.errors import UsageError
 from tokpress.live.packer import Packer, Rows
 from tokpress.live.state import LiveState, check_same_stream, inputs_digest, read_state
-from tokpress.live.tokens import LiveOptions, LiveTokens
+from tokpress.live.tokens import LiveTokens
 from tokpress.live.window import Place
 from tokpress.loader.buffers import BufferPool, PinnedMemory
 from tokpress.loader.dataset import (
@@ -38,7 +38,7 @@ from tokpress.loader.dataset import (
 from tokpress.loader.fields import Block, Layout, make_fields
 from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.steps import Sharing
-from tokpress.options import PathLike
+from tokpress.options import LiveOptions, PathLike
 from tokpress.packing.base import check_seq_len
 from tokpress.records import Parity, Reject
 

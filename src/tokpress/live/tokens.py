@@ -6,11 +6,10 @@ engine is used only if it is proved on a sample of these inputs, and audited whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 from tokpress.batches import TextBatch, TokenBatch
-from tokpress.config import EngineChoice
 from tokpress.documents.frame import frame_for
 from tokpress.engines.choice import choose_engine
 from tokpress.engines.load import FAST_KINDS, load_files, reference_engine
@@ -18,35 +17,22 @@ from tokpress.engines.parity import Auditor
 from tokpress.errors import UsageError
 from tokpress.live.encoder import Encoder
 from tokpress.machine import usable_cores
-from tokpress.options import BuildOptions, PathLike, as_list, build_config
-from tokpress.records import STDIN, SpecialTokenPolicy
+from tokpress.options import (
+    OPTIONS,
+    BuildOptions,
+    LiveOptions,
+    PathLike,
+    as_list,
+    build_config,
+    check_names,
+    output_options,
+)
+from tokpress.records import STDIN
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
 
 _SAMPLE_BYTES = 256 * 1024
 _SAMPLE_DOC_BYTES = 32 * 1024
-
-
-class LiveOptions(TypedDict, total=False):
-    """Those options of `tokpress build` that say which tokens there are, under the same names."""
-
-    format: str | None
-    text_field: str
-    separator: str | None
-    max_doc_bytes: int | str
-    drop_empty: bool
-    limit: int | None
-    engine: EngineChoice
-    special_tokens: SpecialTokenPolicy
-    pattern: str | None
-    added_tokens: Mapping[str, int]
-    bos: bool
-    eos: bool
-    bos_token: str | None
-    eos_token: str | None
-    audit_rate: float
-    max_rejects: str | int
-    on_bad_record: Literal["skip", "stop"]
 
 
 class LiveTokens:
@@ -58,14 +44,12 @@ class LiveTokens:
         *,
         workers: int | None,
     ) -> None:
-        if unknown := options.keys() - LiveOptions.__annotations__.keys():
-            raise TypeError(f"LiveDataset got an unknown option {min(unknown)!r}")
-        config = build_config(tokenizer, cast(BuildOptions, options))
-        self.read, self.max_rejects = config.read, config.check.max_rejects
+        check_names("LiveDataset", options, (option for option in OPTIONS if option.live))
+        self._config = config = build_config(tokenizer, cast(BuildOptions, options))
+        self.read, self.max_rejects = config.read, config.check.most_rejects
         self.inputs = discover(as_list(inputs), config.read)
         if any(source.path == STDIN for source in self.inputs):
             raise UsageError("standard input can be read only once, and not be resumed. Save it to a file first.")
-        self._special_tokens = config.tokenizer.special_tokens
         files = load_files(config.tokenizer)
         reference = reference_engine(files, config.tokenizer.special_tokens)
         sample = sample_texts(self.inputs, self.read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES)
@@ -85,13 +69,4 @@ class LiveTokens:
 
     def options(self) -> dict[str, Any]:
         """All, beside inputs and tokenizer, that decides which tokens there are."""
-        return {
-            "text_field": self.read.text_field,
-            "separator": self.read.separator,
-            "max_doc_bytes": self.read.max_doc_bytes,
-            "drop_empty": self.read.drop_empty,
-            "limit": self.read.limit,
-            "special_tokens": self._special_tokens,
-            "bos_id": self.frame.bos_id,
-            "eos_id": self.frame.eos_id,
-        }
+        return output_options(self._config, self.frame.bos_id, self.frame.eos_id, live=True)

@@ -20,6 +20,7 @@ from tokpress.documents.templates import check_template, load_template, reading
 from tokpress.engines.load import load_files
 from tokpress.errors import NotEnoughMemory, UsageError
 from tokpress.machine import cpu_sets, usable_cores
+from tokpress.options import check_bounds
 from tokpress.records import STDIN, Input, Plan, Slice
 from tokpress.run.budget import Budget, plan_budget
 from tokpress.run.clusters.base import Cluster
@@ -89,7 +90,7 @@ def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig) -
 
 def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: Plan | None) -> Store:
     config, resources = job.config, job.config.resources
-    tally = Tally(config.check.max_rejects, reporter)
+    tally = Tally(config.check.most_rejects, reporter)
     scheduler = Scheduler(cluster, storage, job.inputs, doc_timeout=resources.doc_timeout)
     scheduler.start()
     prepared = scheduler.prepare()
@@ -205,22 +206,10 @@ def check_options(config: BuildConfig, inputs: Sequence[str] = ()) -> None:
     except msgspec.ValidationError as error:
         raise UsageError(f"wrong option: {error}. See: tokpress build --help") from None
     reject_limit(config.check.max_rejects, 0)
-    sizes = {
-        "--unit-size": config.store.unit_bytes,
-        "--shard-size": config.store.shard_bytes,
-        "--max-doc-bytes": config.read.max_doc_bytes,
-        "--memory": config.resources.memory_bytes,
-        "batch_bytes": config.resources.batch_bytes,
-        "--workers": config.resources.workers,
-    }
-    for option, size in sizes.items():
-        if size is not None and size < 1:
-            raise UsageError(f"{option} is {size}, but must be at least 1. Leave it out for the default.")
+    check_bounds(config)
     check_template(config.template)
     check_split(config.split, [*inputs, *config.split.val_inputs])
     read = reading(config)
     named = [*([read.text_field] if read.kind == "text" else []), *read.required, *config.read.keep]
     if len(set(named)) < len(named):
         raise UsageError("--keep names a field twice, or the text itself. Name each field to keep once.")
-    if not 0 <= config.check.audit_rate <= 1:
-        raise UsageError(f"--audit-rate is {config.check.audit_rate}, but must be a share between 0 and 1.")

@@ -14,11 +14,12 @@ import msgspec
 import numpy as np
 
 from tokpress.batches import Mask, TextBatch
-from tokpress.config import BuildConfig, ReadConfig, TemplateConfig, TokenizerConfig
+from tokpress.config import ReadConfig, SplitConfig
 from tokpress.documents.frame import Frame
 from tokpress.documents.shape import Shaper
 from tokpress.documents.templates import reading
 from tokpress.errors import InputError
+from tokpress.options import stored_config
 from tokpress.records import SHARDS, STDIN, Input
 from tokpress.sources.base import FORMATS, open_reader
 from tokpress.store.reader import Store, tokenizer_files
@@ -67,15 +68,10 @@ class _Again:
     """Makes documents as the build of a store made them, with the reference."""
 
     def __init__(self, store: Store) -> None:
-        options, manifest = store.plan.options, store.manifest
-        read = ReadConfig(
-            text_field=options["text_field"], separator=options["separator"], max_doc_bytes=options["max_doc_bytes"]
-        )
-        config = BuildConfig(
-            tokenizer=TokenizerConfig(spec=""),
-            read=read,
-            template=msgspec.convert(options.get("template", {}), TemplateConfig),
-        )
+        manifest, stored = store.manifest, stored_config(store.plan.options)
+        # Neither kept fields nor splits are compared: they need not be read.
+        read = msgspec.structs.replace(stored.read, keep=())
+        config = msgspec.structs.replace(stored, read=read, split=SplitConfig())
         self.read = reading(config)
         self._store = store
         files = tokenizer_files(store.storage, manifest)

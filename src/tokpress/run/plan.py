@@ -8,13 +8,11 @@ follows from inputs and options alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
-
-from tokpress.config import BuildConfig, ReadConfig, TemplateConfig
+from tokpress.config import BuildConfig, ReadConfig
 from tokpress.documents.frame import Frame
 from tokpress.documents.templates import reading
+from tokpress.options import output_options
 from tokpress.records import FORMAT_VERSION, STDIN, Input, Plan, Slice, TokenizerInfo
 from tokpress.run.budget import MIN_BATCH_BYTES
 from tokpress.sources.base import open_reader
@@ -28,11 +26,14 @@ _MAX_UNIT_BYTES = 256 * 10**6
 def make_plan(
     inputs: Sequence[Input], config: BuildConfig, info: TokenizerInfo, frame: Frame, val_below: int | None = None
 ) -> Plan:
+    options = output_options(config, frame.bos_id, frame.eos_id)  # not the engine: all engines are proved equal
+    if config.split.is_used:
+        options["split"]["val_below"] = val_below
     return Plan(
         format_version=FORMAT_VERSION,
         inputs=list(inputs),
         units=cut_units(inputs, config.store.unit_bytes or default_unit_bytes(inputs), reading(config)),
-        options=_output_options(config, frame, val_below),
+        options=options,
         tokenizer=info,
     )
 
@@ -41,28 +42,6 @@ def default_unit_bytes(inputs: Sequence[Input]) -> int:
     """Small enough that any number of workers finish at about the same time, large enough to make good shards."""
     total = sum(source.size for source in inputs)
     return min(max(total // _FEWEST_UNITS, _MIN_UNIT_BYTES), _MAX_UNIT_BYTES)
-
-
-def _output_options(config: BuildConfig, frame: Frame, val_below: int | None) -> dict[str, Any]:
-    """Every option that changes what is written. The engine is none of them: all engines are proved equal."""
-    options: dict[str, Any] = {
-        "text_field": config.read.text_field,
-        "separator": config.read.separator,
-        "max_doc_bytes": config.read.max_doc_bytes,
-        "drop_empty": config.read.drop_empty,
-        "limit": config.read.limit,
-        "keep": list(config.read.keep),
-        "special_tokens": config.tokenizer.special_tokens,
-        "bos_id": frame.bos_id,
-        "eos_id": frame.eos_id,
-    }
-    options.update(msgspec.to_builtins(config.store))
-    if config.template != TemplateConfig():
-        options["template"] = msgspec.to_builtins(config.template)
-    if config.split.is_used:
-        split = msgspec.to_builtins(config.split) | {"val_below": val_below}
-        options["split"] = {name: value for name, value in split.items() if name != "val_inputs"}  # those are inputs
-    return options
 
 
 def val_below_of(plan: Plan) -> int | None:
