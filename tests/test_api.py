@@ -24,6 +24,7 @@ from tokpress.config import BuildConfig
 from tokpress.errors import StoreError, TooManyRejects, UsageError
 from tokpress.options import BuildOptions, build_config
 from tokpress.packing import PackingOptions
+from tokpress.storage import open_storage
 
 # Every option of `tokpress build`, as it is typed and as it is passed; none of them is the default.
 TYPED: dict[str, tuple[list[str], dict[str, Any]]] = {
@@ -169,7 +170,7 @@ class TestSameOptions:
         asked: list[tuple[list[str], str, BuildConfig, bool]] = []
 
         def note(inputs: Any, out: Any, config: BuildConfig, *, overwrite: bool = False, **_: Any) -> None:
-            asked.append(([str(path) for path in inputs], str(out), config, overwrite))
+            asked.append(([str(path) for path in inputs], open_storage(out).url, config, overwrite))
             raise UsageError("so far, and no further")
 
         monkeypatch.setattr(api, "build_store", note)
