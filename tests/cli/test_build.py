@@ -15,7 +15,7 @@ from rich.console import Console
 import tokpress
 from tokpress.cli import show
 from tokpress.cli.show import ByteProgress, ConsoleReporter, number, parity_line, plural, safe, size
-from tokpress.engines.parity import Difference, Parity
+from tokpress.records import Difference, Parity
 from tokpress.run.job import Advanced
 
 from .conftest import TEXTS, Cli

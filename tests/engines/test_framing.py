@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from tokpress.batches import TokenBatch
 from tokpress.config import TokenizerConfig
-from tokpress.engines.base import TokenizerInfo, from_lists
+from tokpress.engines.base import from_lists
 from tokpress.engines.framing import Frame, frame_for
 from tokpress.errors import IdRangeError, TokenizerError
+from tokpress.records import TokenizerInfo
 
 from .fuzz import unhurried
 

@@ -16,9 +16,10 @@ from tokpress.config import EngineChoice, SpecialTokenPolicy, TokenizerConfig
 from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens
 from tokpress.engines.gigatoken import GigatokenEngine
 from tokpress.engines.load import reference_engine
-from tokpress.engines.parity import AUDIT_MAX_BYTES, Auditor, Parity, check_parity, compare, nasty_texts
+from tokpress.engines.parity import AUDIT_MAX_BYTES, Auditor, check_parity, compare, nasty_texts
 from tokpress.engines.tiktoken import PATTERNS, rank_files
 from tokpress.errors import ParityError, TokenizerError
+from tokpress.records import Parity
 from tokpress.run.choice import choose_engine
 
 from . import samples

@@ -17,8 +17,8 @@ from tokpress.batches import large_strings
 from tokpress.config import TokenizerConfig
 from tokpress.engines.load import fast_engine, load_files, reference_engine
 from tokpress.engines.tiktoken import PATTERNS
-from tokpress.engines.train import TokenizerModel
 from tokpress.errors import UsageError
+from tokpress.train import TokenizerModel
 
 from . import samples
 from .fuzz import fuzzed

@@ -14,10 +14,9 @@ from conftest import stored
 
 import tokpress
 from tokpress.batches import TokenBatch
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo
+from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.engines.framing import Frame
 from tokpress.engines.load import reference_engine
-from tokpress.engines.parity import Parity
 from tokpress.errors import (
     IdRangeError,
     InputError,
@@ -27,6 +26,7 @@ from tokpress.errors import (
     TooManyRejects,
     UsageError,
 )
+from tokpress.records import Parity, TokenizerInfo
 from tokpress.run import choice, coordinator, worker
 from tokpress.run.budget import usable_cores
 from tokpress.run.job import Advanced, FirstDocument

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.config import BuildConfig, ReadConfig, Resources, StoreConfig, TokenizerConfig
-from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
+from tokpress.records import TokenizerInfo
 from tokpress.run import plan
 from tokpress.run.plan import cut_units, make_plan
 from tokpress.sources.base import STDIN, Input

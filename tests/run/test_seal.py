@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import frame_for
-from tokpress.engines.parity import Parity
+from tokpress.records import Parity, TokenizerInfo
 from tokpress.run.inline import InlineWorker
 from tokpress.run.job import Job
 from tokpress.run.output import Receipts, read_receipts, remaining_tasks

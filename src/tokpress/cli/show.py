@@ -12,10 +12,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from tokpress.cli.printable import printable
-from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
-from tokpress.engines.parity import Parity
 from tokpress.errors import NotEnoughMemory
+from tokpress.records import Parity, TokenizerInfo
 from tokpress.run.job import Advanced, FirstDocument
 from tokpress.run.progress import Reporter
 from tokpress.sources.base import STDIN, Input

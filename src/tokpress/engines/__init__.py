@@ -10,5 +10,4 @@ In: an Arrow array of documents. Out: one flat array of ids and the end of each 
     parity         the proof: both engines on the user's own text and on nasty strings
     framing        BOS, EOS, range check, narrow dtype
     conformance    what every engine must do, as a suite that any engine can be put through
-    train          new tokenizers from text
 """

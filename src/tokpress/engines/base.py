@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s, TokenBatch, large_strings, text_bytes
 from tokpress.errors import IdRangeError, TokenizerError
+from tokpress.records import TokenizerInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,6 @@ class TokenizerFiles:
             digest.update(f"\0{name}\0{len(data)}\0".encode())
             digest.update(data)
         return digest.hexdigest()
-
-
-class TokenizerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tokenizer says about itself."""
-
-    kind: str
-    fingerprint: str
-    vocab_size: int  # one more than the largest id, added tokens included
-    special_tokens: dict[str, int]
-    bos_token: str | None = None
-    eos_token: str | None = None
 
 
 class Engine(Protocol):

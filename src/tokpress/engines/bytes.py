@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from tokpress.batches import Ids, TokenBatch, string_buffers
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, parse_literals
+from tokpress.engines.base import Engine, TokenizerFiles, from_lists, known_ids, parse_literals
+from tokpress.records import TokenizerInfo
 
 END_OF_TEXT = "<|endoftext|>"
 _SPECIAL_TOKENS = {END_OF_TEXT: 256}

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import TokenizerConfig
-from tokpress.engines.base import TokenizerInfo
 from tokpress.errors import IdRangeError, TokenizerError
+from tokpress.records import TokenizerInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s, TokenBatch, string_buffers
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo, concat_tokens, no_panic
+from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens, no_panic
 from tokpress.engines.unsettled import unsettled_documents
 from tokpress.errors import TokenizerError
+from tokpress.records import TokenizerInfo
 
 
 class GigatokenEngine(Engine):

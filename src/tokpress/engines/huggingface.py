@@ -12,16 +12,9 @@ import tokenizers
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import (
-    StringEngine,
-    TokenizerFiles,
-    TokenizerInfo,
-    byte_starts,
-    from_lists,
-    known_ids,
-    no_panic,
-)
+from tokpress.engines.base import StringEngine, TokenizerFiles, byte_starts, from_lists, known_ids, no_panic
 from tokpress.errors import TokenizerError
+from tokpress.records import TokenizerInfo
 
 TOKENIZER_JSON = "tokenizer.json"
 # Files beside it that name the special tokens (and, for chats, the template).

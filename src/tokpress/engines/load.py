@@ -11,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 from tokpress.config import SpecialTokenPolicy, TokenizerConfig
-from tokpress.engines.base import Engine, TokenizerFiles, TokenizerInfo
+from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.errors import TokenizerError
+from tokpress.records import TokenizerInfo
 
 _REFERENCES = {  # kind -> module, class; imported when first used
     "huggingface": ("tokpress.engines.huggingface", "HuggingFaceEngine"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -16,40 +15,12 @@ from tokpress.batches import Int64s, TextBatch, TokenBatch, string_buffers, text
 from tokpress.engines.base import Engine
 from tokpress.errors import ParityError
 from tokpress.hashing import GOLDEN, mix
+from tokpress.records import Difference, Parity
 
 ALL = slice(None)
 AUDIT_MAX_BYTES = 256 * 1024  # of a longer document, so much of its head is encoded by both
 # Letters, numbers and marks of Unicode 15 to 18, on which libraries differ by the age of their tables.
 _NEWCOMERS = "\U00031350\U0001e4d0\U0002ebf0\ua7cb\U00010d40\U00010d69\ua7ce\U00011de0\U000323b0\u0558\U0003d000"
-
-
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """The first document on which two engines differ, and where."""
-
-    text: str
-    token: int  # index of the first differing id
-    fast: list[int]  # ids from there on, a few
-    reference: list[int]
-
-    def __str__(self) -> str:
-        return f"at token {self.token}: fast {self.fast}, reference {self.reference}, in {self.text!r}"
-
-
-class Parity(msgspec.Struct, frozen=True, kw_only=True):
-    """What was compared before the run, and the outcome."""
-
-    outcome: str  # equal, different, unsupported, or not-needed
-    engine: str  # the engine that the run uses
-    reference: str
-    docs: int = 0
-    bytes: int = 0
-    difference: Difference | None = None
-    detail: str = ""
-
-    def __add__(self, other: Parity) -> Parity:
-        """Of two parts of one proof: equal if both are."""
-        found = self if self.outcome != "equal" else other
-        return msgspec.structs.replace(found, docs=self.docs + other.docs, bytes=self.bytes + other.bytes)
 
 
 def nasty_texts(added_tokens: Iterable[str]) -> list[str]:

@@ -17,7 +17,6 @@ from tokpress.config import SpecialTokenPolicy
 from tokpress.engines.base import (
     StringEngine,
     TokenizerFiles,
-    TokenizerInfo,
     byte_starts,
     from_arrays,
     from_lists,
@@ -26,6 +25,7 @@ from tokpress.engines.base import (
     parse_literals,
 )
 from tokpress.errors import TokenizerError
+from tokpress.records import TokenizerInfo
 
 _SPACE = "\u2581"  # how a piece writes a space
 _SINCE_0_2_2 = hasattr(sentencepiece, "ThreadPool")  # before, a call holds the interpreter's lock to its end

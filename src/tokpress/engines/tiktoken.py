@@ -15,9 +15,10 @@ import tiktoken
 
 from tokpress.batches import Ids, TokenBatch
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import StringEngine, TokenizerFiles, TokenizerInfo, from_lists, known_ids, no_panic
+from tokpress.engines.base import StringEngine, TokenizerFiles, from_lists, known_ids, no_panic
 from tokpress.engines.huggingface import CHAR_OF_BYTE
 from tokpress.errors import TokenizerError
+from tokpress.records import TokenizerInfo
 
 RANKS = "ranks.tiktoken"
 DETAILS = "tiktoken.json"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from tokpress.engines.base import TokenizerInfo
 from tokpress.errors import StoreError, UsageError
 from tokpress.formats.base import ExportOptions, Written
+from tokpress.records import TokenizerInfo
 from tokpress.run.output import differences
 from tokpress.store.durable import make_directory, move_directory, remove, remove_tree, sync_directory, write_file
 from tokpress.store.manifest import PLAN, Count, Record, encode, read_record

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from tokpress.api import PathLike
 from tokpress.batches import Reject
-from tokpress.engines.parity import Parity
 from tokpress.errors import UsageError
 from tokpress.live.encoder import Use
 from tokpress.live.packer import Packer, Rows
@@ -43,6 +42,7 @@ from tokpress.loader.fields import Block, Layout, make_fields
 from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.steps import Sharing
 from tokpress.packing.base import check_seq_len
+from tokpress.records import Parity
 
 _BYTES_PER_TOKEN = 4  # about; a batch of text is to give about a step of all ranks
 _MIN_BATCH_BYTES, _MAX_BATCH_BYTES = 16 * 1024, 1024**2

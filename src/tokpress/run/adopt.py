@@ -19,14 +19,13 @@ import numpy as np
 
 import tokpress
 from tokpress.config import BuildConfig, TokenizerConfig
-from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame, frame_for
 from tokpress.engines.load import load_files, reference_engine
-from tokpress.engines.parity import Parity
 from tokpress.errors import IdRangeError, InputError, TokenizerError, UsageError
 from tokpress.formats import IMPORTABLE
 from tokpress.formats.base import Given, TokenFile, open_format
 from tokpress.formats.raw import blocks_of
+from tokpress.records import Parity, TokenizerInfo
 from tokpress.run import output
 from tokpress.run.budget import usable_cores
 from tokpress.run.seal import seal_store

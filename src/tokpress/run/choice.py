@@ -13,8 +13,9 @@ import pyarrow as pa
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.engines.load import FAST_KINDS, fast_engine
-from tokpress.engines.parity import ALL, Parity, check_parity
+from tokpress.engines.parity import ALL, check_parity
 from tokpress.errors import ParityError, TokenizerError
+from tokpress.records import Parity
 
 FAST = "gigatoken"
 

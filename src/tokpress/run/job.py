@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tokpress.batches import Reject
 from tokpress.config import BuildConfig
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo
+from tokpress.engines.base import TokenizerFiles
 from tokpress.engines.framing import Frame
-from tokpress.engines.parity import Parity
+from tokpress.records import Parity, TokenizerInfo
 from tokpress.run.gate import Room
 from tokpress.sources.base import Input
 from tokpress.store.manifest import Slice

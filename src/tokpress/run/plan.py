@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from tokpress.config import BuildConfig, ReadConfig, TemplateConfig
-from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
+from tokpress.records import TokenizerInfo
 from tokpress.run.budget import MIN_BATCH_BYTES
 from tokpress.sources.base import STDIN, Input, open_reader
 from tokpress.store.manifest import FORMAT_VERSION, Plan, Slice

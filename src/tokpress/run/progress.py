@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from tokpress.engines.base import TokenizerInfo
 from tokpress.engines.framing import Frame
-from tokpress.engines.parity import Parity
 from tokpress.errors import NotEnoughMemory
+from tokpress.records import Parity, TokenizerInfo
 from tokpress.run.job import Advanced, FirstDocument, WorkerView
 from tokpress.sources.base import Input
 from tokpress.store.manifest import Manifest

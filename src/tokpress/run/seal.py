@@ -14,7 +14,7 @@ import numpy as np
 
 from tokpress.config import BuildConfig
 from tokpress.engines.framing import Frame
-from tokpress.engines.parity import Parity
+from tokpress.records import Parity
 from tokpress.run.output import Receipts
 from tokpress.run.splits import VAL, check_names
 from tokpress.store.durable import file_checksum

@@ -19,9 +19,8 @@ import msgspec
 
 from tokpress.batches import ON_REQUEST
 from tokpress.config import SpecialTokenPolicy
-from tokpress.engines.base import TokenizerInfo
-from tokpress.engines.parity import Parity
 from tokpress.errors import StoreError
+from tokpress.records import Parity, TokenizerInfo
 from tokpress.sources.base import Input
 from tokpress.store.durable import checksum, write_file
 

@@ -14,8 +14,9 @@ import msgspec
 
 from tokpress.batches import BAD_CHAT, TextBatch
 from tokpress.config import LossChoice, TemplateConfig
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo
+from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import TokenizerError
+from tokpress.records import TokenizerInfo
 from tokpress.sources.base import Input
 from tokpress.templates.base import BadRecord, Rendered, Template, Text, render_each
 from tokpress.templates.sandbox import SandboxedTemplate

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tokpress.config import BuildConfig, ReadConfig, TemplateConfig
-from tokpress.engines.base import TokenizerFiles, TokenizerInfo
+from tokpress.engines.base import TokenizerFiles
 from tokpress.errors import UsageError
+from tokpress.records import TokenizerInfo
 from tokpress.sources.base import Input
 from tokpress.templates.base import Template
 from tokpress.templates.plain import PlainText
