@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 from tokpress.config import (
     BuildConfig,
     CheckConfig,
-    EngineChoice,
     LossChoice,
     OverlongChoice,
     ReadConfig,
@@ -65,7 +64,7 @@ class BuildOptions(TypedDict, total=False):
     val_inputs: PathLike | Sequence[PathLike]
     split_key: str | None
     split_seed: int
-    engine: EngineChoice
+    engine: str
     special_tokens: SpecialTokenPolicy | None
     pattern: str | None
     added_tokens: Mapping[str, int]

@@ -14,7 +14,6 @@ import msgspec
 from tokpress.errors import UsageError
 
 SpecialTokenPolicy = Literal["text", "parse"]
-EngineChoice = Literal["auto", "gigatoken", "huggingface", "sentencepiece", "tiktoken", "bytes"]
 RecordKind = Literal["text", "json", "record"]
 LossChoice = Literal["all", "assistant", "last"]
 OverlongChoice = Literal["truncate", "drop", "split"]
@@ -86,7 +85,7 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Which tokenizer, and how it treats a document."""
 
     spec: str  # file, directory, hub id, name of a tiktoken encoding, or "bytes"
-    engine: EngineChoice = "auto"
+    engine: str = "auto"  # or a name of engines.table
     special_tokens: SpecialTokenPolicy = "text"  # a literal "<|endoftext|>" in a document is text, unless "parse"
     pattern: str | None = None  # for a rank file: a pattern's name ("cl100k") or the regular expression itself
     added_tokens: dict[str, int] = {}  # for a rank file: its special tokens, which the file does not carry

@@ -72,7 +72,7 @@ def _reference(name: str, policy: SpecialTokenPolicy) -> Engine:
 
 @cache
 def _fast(name: str, policy: SpecialTokenPolicy) -> Engine:
-    return fast_engine(sample(name).files, policy, reference(name, policy).info)
+    return fast_engine("gigatoken", sample(name).files, policy, reference(name, policy))
 
 
 @cache

@@ -12,22 +12,21 @@ import pyarrow as pa
 import pytest
 
 from tokpress.batches import Ids, TextBatch, TokenBatch, large_strings, text_bytes
-from tokpress.config import EngineChoice, SpecialTokenPolicy, TokenizerConfig
+from tokpress.config import SpecialTokenPolicy, TokenizerConfig
 from tokpress.engines.base import Engine, TokenizerFiles, concat_tokens
-from tokpress.engines.gigatoken import GigatokenEngine
-from tokpress.engines.load import reference_engine
+from tokpress.engines.choice import choose_engine
+from tokpress.engines.load import fast_engine, reference_engine
 from tokpress.engines.parity import AUDIT_MAX_BYTES, Auditor, check_parity, compare, nasty_texts
 from tokpress.engines.tiktoken import PATTERNS, rank_files
 from tokpress.errors import ParityError, TokenizerError
 from tokpress.records import Parity
-from tokpress.run.choice import choose_engine
 
 from . import samples
 
 
 def choose(
     files: TokenizerFiles,
-    engine: EngineChoice = "auto",
+    engine: str = "auto",
     policy: SpecialTokenPolicy = "text",
     sample: Sequence[str] = (),
 ) -> tuple[Engine, Parity]:
@@ -48,7 +47,7 @@ def without_merge(files: TokenizerFiles, merged: str) -> TokenizerFiles:
 def wrong() -> Engine:
     """gigatoken with files of which one merge is missing."""
     files = samples.sample("gpt2").files
-    return GigatokenEngine(without_merge(files, "Ġthe"), "text", samples.reference("gpt2").info)
+    return fast_engine("gigatoken", without_merge(files, "Ġthe"), "text", samples.reference("gpt2"))
 
 
 class TestOutcome:

@@ -94,7 +94,7 @@ class TestBytePairs:
     def test_every_pattern_can_be_encoded_fast(self, train: Train, pattern: str) -> None:
         files = load_files(TokenizerConfig(spec=str(train(pattern=pattern))))
         reference = reference_engine(files, "text")
-        fast = fast_engine(files, "text", reference.info)
+        fast = fast_engine("gigatoken", files, "text", reference)
         text = large_strings(fuzzed(2, 300))
         assert fast.encode(text).ids.tolist() == reference.encode(text).ids.tolist()
 

@@ -14,6 +14,7 @@ from conftest import stored
 
 import tokpress
 from tokpress.batches import TokenBatch
+from tokpress.engines import choice
 from tokpress.engines.base import Engine, TokenizerFiles
 from tokpress.engines.framing import Frame
 from tokpress.engines.load import reference_engine
@@ -27,7 +28,7 @@ from tokpress.errors import (
     UsageError,
 )
 from tokpress.records import Parity, TokenizerInfo
-from tokpress.run import choice, coordinator, worker
+from tokpress.run import coordinator, worker
 from tokpress.run.budget import usable_cores
 from tokpress.run.job import Advanced, FirstDocument
 from tokpress.run.plan import make_plan
@@ -292,7 +293,7 @@ def wrong_about(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes the fast engine wrong about documents with this word."""
 
     def make(word: str, *, sampled: bool = True, shift: int = 1) -> None:
-        def fast_engine(files: TokenizerFiles, policy: str, info: TokenizerInfo, reference: Engine) -> Engine:
+        def fast_engine(name: str, files: TokenizerFiles, policy: str, reference: Engine) -> Engine:
             return WrongEngine(reference_engine(files, "text"), word, shift=shift)
 
         monkeypatch.setattr(choice, "fast_engine", fast_engine)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from tokpress.cli.options import Fields, Size, TokenId, read_options, unescape
+from tokpress.cli.options import EngineName, Fields, Size, TokenId, read_options, unescape
 from tokpress.cli.supervised import BuildCommand, supervised_options
-from tokpress.config import CheckConfig, EngineChoice, Resources, SpecialTokenPolicy
+from tokpress.config import CheckConfig, Resources, SpecialTokenPolicy
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,10 +48,10 @@ Examples:
 @supervised_options
 @click.option(
     "--engine",
-    type=click.Choice(get_args(EngineChoice)),
+    type=EngineName(),
     default="auto",
     show_default=True,
-    help="auto: the fast engine if it is proved equal on your own text, else the reference.",
+    help="auto: a fast engine if one is proved equal on your own text, else the reference.",
 )
 @click.option(
     "--special-tokens",

@@ -14,10 +14,10 @@ import pyarrow as pa
 from tokpress.batches import Ids, TokenBatch, text_bytes
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine, TokenizerFiles
+from tokpress.engines.choice import choose_engine
 from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import compare
 from tokpress.errors import TokenizerError
-from tokpress.run.choice import choose_engine
 
 _PROOF_BYTES = 512 * 1024  # as much as a build proves with
 _log = logging.getLogger(__name__)

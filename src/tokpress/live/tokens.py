@@ -13,14 +13,15 @@ import msgspec
 
 from tokpress.api import BuildOptions, PathLike, as_list, build_config
 from tokpress.batches import TextBatch, TokenBatch
-from tokpress.config import EngineChoice, SpecialTokenPolicy
+from tokpress.config import SpecialTokenPolicy
+from tokpress.engines.choice import choose_engine
 from tokpress.engines.framing import frame_for
-from tokpress.engines.load import FAST_KINDS, load_files, reference_engine
+from tokpress.engines.load import load_files, reference_engine
 from tokpress.engines.parity import Auditor
+from tokpress.engines.table import fast_for
 from tokpress.errors import UsageError
 from tokpress.live.encoder import Encoder, Use
 from tokpress.run.budget import usable_cores
-from tokpress.run.choice import choose_engine
 from tokpress.sources.base import STDIN
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
@@ -38,7 +39,7 @@ class LiveOptions(TypedDict, total=False):
     max_doc_bytes: int | str
     drop_empty: bool
     limit: int | None
-    engine: EngineChoice
+    engine: str
     special_tokens: SpecialTokenPolicy
     pattern: str | None
     added_tokens: Mapping[str, int]
@@ -73,7 +74,7 @@ class LiveTokens:
         reference = reference_engine(files, config.tokenizer.special_tokens)
         sample = sample_texts(self.inputs, self.read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES)
         engine, self.parity = choose_engine(
-            files, config.tokenizer, reference, list(sample) if files.kind in FAST_KINDS else []
+            files, config.tokenizer, reference, list(sample) if fast_for(files.kind, config.tokenizer.engine) else []
         )
         self.encoder = Encoder(
             files,

@@ -21,6 +21,7 @@ import msgspec
 from tokpress.config import BuildConfig, reject_limit
 from tokpress.engines.framing import frame_for
 from tokpress.engines.load import load_files
+from tokpress.engines.table import engine_names
 from tokpress.errors import NotEnoughMemory, UsageError
 from tokpress.run import output
 from tokpress.run.budget import Budget, cpu_sets, plan_budget, usable_cores
@@ -241,6 +242,10 @@ def check_options(config: BuildConfig, inputs: Sequence[str] = ()) -> None:
         msgspec.convert(msgspec.to_builtins(config), BuildConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"wrong option: {error}. See: tokpress build --help") from None
+    if config.tokenizer.engine not in engine_names():
+        raise UsageError(
+            f"--engine {config.tokenizer.engine!r} is not known. Choose one of {', '.join(engine_names())}."
+        )
     reject_limit(config.check.max_rejects, 0)
     sizes = {
         "--unit-size": config.store.unit_bytes,
