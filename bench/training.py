@@ -73,8 +73,8 @@ def parallel(rounds: int) -> None:
     model = sentencepiece.SentencePieceProcessor(model_file=str(mistral()))
     tokens = sum(map(len, model.encode(texts))) // BATCH
     with (
-        ParallelTokenizer(mistral(), workers=2, use="threads") as threads,
-        ParallelTokenizer(mistral(), workers=2, use="processes") as processes,
+        ParallelTokenizer(mistral(), engine="sentencepiece", workers=2, use="threads") as threads,
+        ParallelTokenizer(mistral(), engine="sentencepiece", workers=2, use="processes") as processes,
     ):
         ways: dict[str, Callable[[], object]] = {
             "one by one: `[np.array(model.encode(text)) for text in texts]`": lambda: arrays(map(model.encode, texts)),
@@ -104,7 +104,10 @@ def parallel(rounds: int) -> None:
 
 def small(rounds: int) -> None:
     """Batches around the size from which on the pool is used, against the same call without a pool."""
-    with ParallelTokenizer(mistral(), workers=1) as plain, ParallelTokenizer(mistral(), workers=2) as pool:
+    with (
+        ParallelTokenizer(mistral(), engine="sentencepiece", workers=1) as plain,
+        ParallelTokenizer(mistral(), workers=2) as pool,
+    ):
         pool(samples(BATCH))
         print(f"| two texts; shared from {pool.crossover_bytes:,} bytes on | one worker, ms | two, ms | one / two |")
         print("|---|---|---|---|")

@@ -21,15 +21,16 @@ _LONG = 64 * 1024  # bytes; what the reference takes for a shorter document is n
 class FastEncoder(Protocol):
     """What a fast engine has to bring."""
 
-    memory_per_byte: int  # as of an Engine
-    releases_lock: bool
+    memory_per_byte: int  # these as an Engine has them
+    releases_lock: bool = True
+    least_bytes: int = 0
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
-        """As an Engine does it. What it says of doubtful documents does not matter."""
+        """As an Engine does it. It is not asked for doubtful documents."""
         ...
 
     def doubtful(self, text: pa.LargeStringArray) -> Int64s:
-        """Indices, ascending, of the documents that its reference may encode differently."""
+        """Indices, ascending, of the documents that it leaves to its reference, which may encode them differently."""
         ...
 
 
@@ -39,17 +40,22 @@ class FastEngine(Engine):
         self.info = reference.info
         self.memory_per_byte = encoder.memory_per_byte
         self.releases_lock = encoder.releases_lock
+        self.least_bytes = encoder.least_bytes
         self.encoder = encoder
         self._reference = reference
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
-        tokens = self.encoder.encode(text, threads=threads)
+        doubtful = self.encoder.doubtful(text)
+        if not len(doubtful):
+            return self.encoder.encode(text, threads=threads)
+        others = np.delete(np.arange(len(text)), doubtful)
+        tokens = self.encoder.encode(text.take(pa.array(others)), threads=threads)
         parts: list[TokenBatch] = []
         done = 0
-        for i in self.encoder.doubtful(text).tolist():
-            parts += [tokens.part(done, i), self._reference.encode(text[i : i + 1])]
-            done = i + 1
-        return concat_tokens([*parts, tokens.part(done, len(tokens))]) if parts else tokens
+        for before, i in enumerate(doubtful.tolist()):  # one by one: the reference may take much memory for each
+            parts += [tokens.part(done, i - before), self._reference.encode(text[i : i + 1])]
+            done = i - before
+        return concat_tokens([*parts, tokens.part(done, len(tokens))])
 
     def memory_for(self, text: pa.LargeStringArray) -> int:
         """Far more where a long document has to be encoded by the reference. Only long ones are looked through here: to do

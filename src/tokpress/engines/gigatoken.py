@@ -19,10 +19,11 @@ from tokpress.engines.fast import FastEncoder
 from tokpress.engines.unsettled import unsettled_documents
 from tokpress.errors import TokenizerError
 
+UNSUPPORTED = "gigatoken does not support this tokenizer"
+
 
 class Gigatoken(FastEncoder):
     memory_per_byte = 4
-    releases_lock = True
 
     def __init__(self, tokenizer_json: bytes, kind: str) -> None:
         self._tokenizer = _load(tokenizer_json)
@@ -50,6 +51,10 @@ class Gigatoken(FastEncoder):
 
 def load(files: TokenizerFiles, policy: SpecialTokenPolicy) -> Gigatoken:
     """Raises TokenizerError if gigatoken does not support the tokenizer."""
+    if files.kind == "sentencepiece":
+        from tokpress.engines.gigatoken_pieces import load_pieces
+
+        return load_pieces(files, policy)
     return Gigatoken(_tokenizer_json(files, keep_special=policy == "parse"), files.kind)
 
 
@@ -74,10 +79,9 @@ def _tokenizer_json(files: TokenizerFiles, *, keep_special: bool) -> bytes:
 def _load(data: bytes) -> Any:
     import gigatoken
 
-    unsupported = "gigatoken does not support this tokenizer"
-    with no_panic(unsupported):
+    with no_panic(UNSUPPORTED):
         try:
             return gigatoken.Tokenizer.from_json(data)
         except Exception as error:
             reason = str(error).partition("\n")[0]  # what follows is a place in its source
-            raise TokenizerError(f"{unsupported}: {reason}") from error
+            raise TokenizerError(f"{UNSUPPORTED}: {reason}") from error

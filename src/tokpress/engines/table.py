@@ -39,7 +39,10 @@ class EngineSpec:
 
 _OURS = (
     EngineSpec(
-        name="gigatoken", kinds=("huggingface", "tiktoken"), role="fast", make="tokpress.engines.gigatoken:load"
+        name="gigatoken",
+        kinds=("huggingface", "sentencepiece", "tiktoken"),
+        role="fast",
+        make="tokpress.engines.gigatoken:load",
     ),
     EngineSpec(
         name="huggingface",
