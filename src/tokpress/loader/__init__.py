@@ -18,7 +18,5 @@ number alone.
     provenance   which documents are in a step, and in which step is a document
     torch_data   make_dataloader, for those who have a torch DataLoader in their loop
     pairs        load_pretokenized_dataset: (input_ids, target_ids)
-    meter        StepMeter: where a step's time goes, in the loop that uses it
-    step_report  what the meter found: a line, a table, JSON, a plot; of all ranks
     measure      rates for `tokpress bench loader`
 """

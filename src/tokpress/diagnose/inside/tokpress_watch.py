@@ -297,7 +297,7 @@ def _device() -> str:
 
 
 def _has_meter() -> bool:
-    return "tokpress.loader.meter" in sys.modules
+    return "tokpress.metering.meter" in sys.modules
 
 
 def start() -> None:
