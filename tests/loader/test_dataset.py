@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
-from tokpress.loader.maps import Maps
-from tokpress.loader.stream import ragged
+from tokpress.loader.memory.maps import Maps
+from tokpress.loader.memory.stream import ragged
 
 from .conftest import SEQ_LEN, build, make_texts
 

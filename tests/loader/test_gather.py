@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.loader import gather
-from tokpress.loader.gather import Gather, gather_with_numpy, gather_with_torch
-from tokpress.loader.maps import Maps
+from tokpress.loader.memory import gather
+from tokpress.loader.memory.gather import Gather, gather_with_numpy, gather_with_torch
+from tokpress.loader.memory.maps import Maps
 
 BOTH = [gather_with_numpy, gather_with_torch]
 

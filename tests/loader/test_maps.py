@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.loader.maps import Maps
+from tokpress.loader.memory.maps import Maps
 
 DTYPES = [np.uint8, np.uint16, np.uint32]
 

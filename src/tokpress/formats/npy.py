@@ -18,8 +18,8 @@ import numpy as np
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
+from tokpress.loader.batches.fields import Array
 from tokpress.loader.dataset import make_batches, place
-from tokpress.loader.fields import Array
 from tokpress.store.durable import reserve, sync_file
 from tokpress.store.reader import Store
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from tokpress.batches import Int64s
 from tokpress.formats.base import ExportOptions, has_mask, shards_of
 from tokpress.formats.writing import BLOCK_BYTES
+from tokpress.loader.batches.fields import Array
 from tokpress.loader.dataset import PretokenizedDataset
-from tokpress.loader.fields import Array
-from tokpress.loader.stream import Segments
+from tokpress.loader.memory.stream import Segments
 from tokpress.store.reader import Store
 
 FILE_BYTES = 64 * 1024**2  # of ids in a file of rows, if the format sets no other bound

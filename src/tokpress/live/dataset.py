@@ -29,7 +29,8 @@ from tokpress.live.packer import Packer, Rows
 from tokpress.live.state import LiveState, check_same_stream, inputs_digest, read_state
 from tokpress.live.tokens import LiveOptions, LiveTokens
 from tokpress.live.window import Place
-from tokpress.loader.buffers import BufferPool, PinnedMemory
+from tokpress.loader.batches.fields import Block, Layout, make_fields
+from tokpress.loader.batches.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.dataset import (
     DEFAULT_FIELDS,
     Batch,
@@ -39,9 +40,8 @@ from tokpress.loader.dataset import (
     cut_batches,
     wants_tensors,
 )
-from tokpress.loader.fields import Block, Layout, make_fields
-from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
-from tokpress.loader.steps import Sharing
+from tokpress.loader.memory.buffers import BufferPool, PinnedMemory
+from tokpress.loader.order.steps import Sharing
 from tokpress.packing.base import check_seq_len
 
 _BYTES_PER_TOKEN = 4  # about; a batch of text is to give about a step of all ranks

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError, UsageError
-from tokpress.loader.fields import FIELDS, Allocate, Array, Block, Layout, make_fields
-from tokpress.loader.gather import gather_with_numpy, gather_with_torch
-from tokpress.loader.stream import Runs, Segments, TokenStream, Verify
+from tokpress.loader.batches.fields import FIELDS, Allocate, Array, Block, Layout, make_fields
+from tokpress.loader.memory.gather import gather_with_numpy, gather_with_torch
+from tokpress.loader.memory.stream import Runs, Segments, TokenStream, Verify
 from tokpress.packing import PackingOptions, open_packing
 from tokpress.store.reader import Store, open_store
 

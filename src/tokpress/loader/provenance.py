@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tokpress.loader.dataset import PretokenizedDataset
-from tokpress.loader.schedule import Assignment, Schedule
-from tokpress.loader.steps import StepHistory
+from tokpress.loader.order.schedule import Samples, Schedule
+from tokpress.loader.order.steps import StepHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Seen:
 
 
 def seen_in(
-    sources: Mapping[str, PretokenizedDataset], names: Sequence[str], first_sample: int, samples: Assignment
+    sources: Mapping[str, PretokenizedDataset], names: Sequence[str], first_sample: int, samples: Samples
 ) -> list[Seen]:
     found = []
     for index in np.unique(samples.sources).tolist():

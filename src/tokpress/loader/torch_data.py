@@ -14,10 +14,9 @@ import numpy as np
 
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
-from tokpress.loader.base import Order
 from tokpress.loader.dataset import Batch, PretokenizedDataset, no_sequences
-from tokpress.loader.order import make_order, parse_shuffle
-from tokpress.loader.steps import Sharing
+from tokpress.loader.order.shuffle import Order, make_order, parse_shuffle
+from tokpress.loader.order.steps import Sharing
 from tokpress.store.reader import Store
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokpress.batches import Int64s
-from tokpress.loader.maps import Span, signed_tensor
+from tokpress.loader.memory.maps import Span, signed_tensor
 
 Gather = Callable[[Span, Int64s, Int64s, npt.NDArray[Any]], None]
 

@@ -15,22 +15,21 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.hashing import Words, mix
-from tokpress.loader.base import Order
-from tokpress.loader.mixture import Mixture
-from tokpress.loader.order import Shuffle, make_order
-from tokpress.loader.permutation import derive_keys
+from tokpress.loader.order.mixture import Mixture
+from tokpress.loader.order.permutation import derive_keys
+from tokpress.loader.order.shuffle import Order, Shuffle, make_order
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Samples:
     """What some consecutive samples are."""
 
     sources: npt.NDArray[np.intp]  # index of the source
     sequences: Int64s  # in that source's packing
     digests: Words  # of each sample: its number, source and sequence
 
-    def __getitem__(self, part: slice | Int64s) -> Assignment:
-        return Assignment(self.sources[part], self.sequences[part], self.digests[part])
+    def __getitem__(self, part: slice | Int64s) -> Samples:
+        return Samples(self.sources[part], self.sequences[part], self.digests[part])
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -63,7 +62,7 @@ class Schedule:
         n, block_samples = self.sizes[name], self._block_samples[name]
         return make_order(self._shuffle, n, self._seed, name, epoch, block_samples=block_samples)
 
-    def samples(self, start: int, stop: int) -> Assignment:
+    def samples(self, start: int, stop: int) -> Samples:
         """What samples [start, stop) are; `stop` is not beyond the end."""
         samples = np.arange(start, stop, dtype=np.int64)
         sources, draws = self.mixture.draws(samples)
@@ -76,7 +75,7 @@ class Schedule:
                 here = of_source & (epochs == epoch)
                 sequences[here] = self.order(self._names[source], epoch).samples(positions[here])
         digests = mix(mix(samples.astype(np.uint64)) ^ self._name_keys[sources])
-        return Assignment(sources, sequences, mix(digests ^ sequences.astype(np.uint64)))
+        return Samples(sources, sequences, mix(digests ^ sequences.astype(np.uint64)))
 
     def sample_of(self, name: str, sequence: int, epoch: int) -> int | None:
         """The sample that is this sequence of a source, in that source's `epoch`; None: it is not reached."""

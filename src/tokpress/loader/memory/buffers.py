@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokpress.loader.fields import Array
+from tokpress.loader.batches.fields import Array
 
 _KEPT_OF_EACH = 16  # free buffers of one size; more were once needed at the same time, and are let go
 

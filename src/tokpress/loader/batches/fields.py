@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokpress.errors import UsageError
-from tokpress.loader.stream import Segments
+from tokpress.loader.memory.stream import Segments
 
 FIELDS = ("input_ids", "labels", "position_ids", "cu_seqlens", "doc_ids", "loss_mask")
 _TOKEN_BYTES = {"position_ids": 8, "cu_seqlens": 4, "doc_ids": 8, "loss_mask": 1}  # at most; the others hold ids

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError
-from tokpress.loader.advice import ReadAhead, expect_order
-from tokpress.loader.gather import Gather, gather_with_numpy
-from tokpress.loader.maps import Maps, Span
+from tokpress.loader.memory.gather import Gather, gather_with_numpy
+from tokpress.loader.memory.maps import Maps, Span
+from tokpress.loader.memory.read_ahead import ReadAhead, expect_order
 from tokpress.packing.base import Pieces
 from tokpress.store.durable import file_checksum
 from tokpress.store.manifest import verify_hint

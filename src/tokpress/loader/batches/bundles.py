@@ -1,6 +1,6 @@
 """Samples -> what has to be copied for them, and where to.
 
-In: what samples are. Out: a `Plan` of many steps, cut into the few that are made together. To plan is to work out some
+In: what samples are. Out: a `Bundle` of many steps, cut into the few that are made together. To plan is to work out some
 numbers a sample, and a NumPy call costs the same for a batch as for thousands of them; to make is to copy megabytes.
 """
 
@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tokpress.loader.dataset import Placed, PretokenizedDataset, place
-from tokpress.loader.schedule import Assignment
+from tokpress.loader.order.schedule import Samples
 
 PLAN_SAMPLES = 8192
 
 
-class Plan(NamedTuple):
+class Bundle(NamedTuple):
     """Steps of equal size that follow each other, of which all is known but the tokens."""
 
     stops: range  # up to which sample a step goes
@@ -26,7 +26,7 @@ class Plan(NamedTuple):
     rows: int  # of this rank, in all steps together
     placed: list[Placed]
 
-    def cut(self, most: int) -> Iterator[Plan]:
+    def cut(self, most: int) -> Iterator[Bundle]:
         """The same, at most so many steps at a time."""
         steps = len(self.stops)
         if steps <= most:
@@ -36,10 +36,10 @@ class Plan(NamedTuple):
         each = self.rows // steps
         placed = zip(*(part.cut(bounds * each) for part in self.placed), strict=True)
         for (first, last), parts in zip(pairwise(bounds.tolist()), placed, strict=True):
-            yield Plan(self.stops[first:last], self.digests[first:last], (last - first) * each, list(parts))
+            yield Bundle(self.stops[first:last], self.digests[first:last], (last - first) * each, list(parts))
 
 
-def place_samples(sources: Sequence[PretokenizedDataset], samples: Assignment) -> list[Placed]:
+def place_samples(sources: Sequence[PretokenizedDataset], samples: Samples) -> list[Placed]:
     """A sample in each row."""
     if len(sources) == 1:
         return [place(sources[0], samples.sequences)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tokpress.batches import Int64s
-from tokpress.loader.maps import Span
+from tokpress.loader.memory.maps import Span
 
 _GOES_ON = 16  # calls that find everything in memory, before rows are no longer asked for
 
