@@ -30,16 +30,9 @@ from tokpress.live.state import LiveState, check_same_stream, inputs_digest, rea
 from tokpress.live.tokens import LiveOptions, LiveTokens
 from tokpress.live.window import Place
 from tokpress.loader.batches.fields import Block, Layout, make_fields
+from tokpress.loader.batches.make import Batch, cut_batches
 from tokpress.loader.batches.prefetch import Copy, InFlight, Prefetcher, copier_to
-from tokpress.loader.dataset import (
-    DEFAULT_FIELDS,
-    Batch,
-    Output,
-    check_fields,
-    checked_dtype,
-    cut_batches,
-    wants_tensors,
-)
+from tokpress.loader.dataset import DEFAULT_FIELDS, Output, check_fields, checked_dtype, wants_tensors
 from tokpress.loader.memory.buffers import BufferPool, PinnedMemory
 from tokpress.loader.order.steps import Sharing
 from tokpress.packing.base import check_seq_len

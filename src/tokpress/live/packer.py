@@ -16,7 +16,7 @@ from tokpress.batches import EMPTY, Ids, Reject, TextBatch, TokenBatch, string_b
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError
 from tokpress.live.window import Place, Window
-from tokpress.loader.memory.stream import Segments
+from tokpress.loader.memory.ranges import Segments
 from tokpress.run.tally import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
 from tokpress.run.worker import coalesce, place, set_aside
 from tokpress.sources.base import Input, open_reader

@@ -13,7 +13,7 @@ import numpy as np
 
 from tokpress.batches import EMPTY, Ids, Int64s, TextBatch, TokenBatch
 from tokpress.errors import InputError
-from tokpress.loader.memory.stream import Segments, cut_at_documents
+from tokpress.loader.memory.ranges import Segments, cut_at_documents
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

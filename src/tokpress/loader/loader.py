@@ -15,9 +15,10 @@ from itertools import chain
 from typing import Any
 
 from tokpress.errors import UsageError
-from tokpress.loader.batches.bundles import PLAN_SAMPLES, Bundle, place_samples
+from tokpress.loader.batches.bundles import PLAN_SAMPLES, Bundle, ranges_of
+from tokpress.loader.batches.make import Batch, cut_batches, make_batches
 from tokpress.loader.batches.prefetch import InFlight, Prefetcher, copier_to
-from tokpress.loader.dataset import Batch, PretokenizedDataset, cut_batches, make_batches, no_sequences
+from tokpress.loader.dataset import PretokenizedDataset, no_sequences
 from tokpress.loader.memory.buffers import BufferPool, PinnedMemory
 from tokpress.loader.order.mixture import Mixture, Stages, Weights
 from tokpress.loader.order.schedule import Schedule
@@ -81,7 +82,7 @@ class Loader:
         self._drop_last = drop_last
         self._threads = threads
         first = next(iter(self._sources.values()))
-        self._as_tensors = first.as_tensors
+        self._layout, self._as_tensors = first.layout, first.as_tensors
         self._bundle_steps = max(_BUNDLE_BYTES // (batch_size * first.seq_len * first.layout.token_bytes), 1)
         self._bundles_ahead = max(math.ceil(prefetch / self._bundle_steps), min(prefetch, 2), threads)
         self._plan_steps = self._bundle_steps * max(
@@ -156,14 +157,17 @@ class Loader:
         own = every[self._sharing.own_of_many(len(steps)) if whole else self._sharing.own(size)]
         sources = [self._sources[name] for name in self._schedule.mixture.names]
         stops = range(first_stop, stop + 1, size)
-        return Bundle(stops, digests_of(every.digests, len(steps)), len(own), place_samples(sources, own))
+        return Bundle(stops, digests_of(every.digests, len(steps)), len(own), ranges_of(sources, own))
 
     def _make(self, bundle: Bundle) -> Iterator[tuple[int, int, Any]]:
         """For each step: up to which sample it goes, its digest, and this rank's batch, or the batch on its way."""
         batches: Iterable[Any] = [None]  # fewer samples left than ranks, in a step that stands alone
         if bundle.rows:
-            arrays = make_batches(bundle.placed, bundle.rows, self._allocate, batches=len(bundle.stops))
-            batches = cut_batches(arrays, len(bundle.stops), self._as_tensors)
+            steps, on_device = len(bundle.stops), self._copier is not None
+            arrays = make_batches(
+                self._layout, bundle.sources, bundle.rows, self._allocate, batches=steps, copy_ids=on_device
+            )
+            batches = cut_batches(arrays, steps, self._as_tensors)
             if self._copier is not None:
                 batches = [self._copier.start(batch) for batch in batches]
         return zip(bundle.stops, bundle.digests, batches, strict=True)

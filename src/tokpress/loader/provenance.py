@@ -18,7 +18,7 @@ from tokpress.loader.order.steps import StepHistory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A stretch of a document in a sample."""
+    """A range of a document in a sample."""
 
     sample: int  # in the global order
     source: str  # of the mixture
@@ -37,7 +37,7 @@ def seen_in(
     for index in np.unique(samples.sources).tolist():
         here = np.flatnonzero(samples.sources == index)
         data = sources[names[index]]
-        segments = data.stream.segments(data.stream.runs(data.packing.pieces(samples.sequences[here])))
+        segments = data.stream.segments(data.ranges(samples.sequences[here]).ranges)
         for row, doc, offset, length in zip(
             here[segments.rows].tolist(),
             segments.docs.tolist(),

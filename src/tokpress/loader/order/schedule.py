@@ -54,7 +54,6 @@ class Schedule:
         self._seed = seed
         self._shuffle = shuffle
         self._block_samples = block_samples
-        self._counts = np.array([sizes[name] for name in self._names], np.int64)
         self._name_keys = np.array([derive_keys("source", name, count=1)[0] for name in self._names], np.uint64)
         self.order = lru_cache(maxsize=4 * len(sizes))(self._make_order)
 
@@ -66,14 +65,15 @@ class Schedule:
         """What samples [start, stop) are; `stop` is not beyond the end."""
         samples = np.arange(start, stop, dtype=np.int64)
         sources, draws = self.mixture.draws(samples)
-        epochs, positions = np.divmod(draws, self._counts[sources])
         sequences = np.empty(len(samples), np.int64)
         for source in np.flatnonzero(np.bincount(sources)).tolist():
-            of_source = sources == source
-            of_epochs = epochs[of_source]
-            for epoch in range(int(of_epochs.min()), int(of_epochs.max()) + 1):  # none is left out
-                here = of_source & (epochs == epoch)
-                sequences[here] = self.order(self._names[source], epoch).samples(positions[here])
+            here = np.flatnonzero(sources == source)
+            of_source = draws[here]  # they rise
+            name, size = self._names[source], self.sizes[self._names[source]]
+            for epoch in range(int(of_source[0]) // size, int(of_source[-1]) // size + 1):
+                first, last = of_source.searchsorted((epoch * size, (epoch + 1) * size)).tolist()
+                positions = of_source[first:last] - epoch * size
+                sequences[here[first:last]] = self.order(name, epoch).samples(positions)
         digests = mix(mix(samples.astype(np.uint64)) ^ self._name_keys[sources])
         return Samples(sources, sequences, mix(digests ^ sequences.astype(np.uint64)))
 
