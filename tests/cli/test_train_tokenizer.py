@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ class TestTrainTokenizer:
         assert built.code == 0, built.err
         store = tokpress.open(tmp_path / "store")
         assert [store.text(i) for i in range(len(TEXTS))] == TEXTS
+
+    def test_a_separator_is_unescaped(self, cli: Cli, tmp_path: Path) -> None:
+        source, out = tmp_path / "all.txt", tmp_path / "tokenizer.json"
+        source.write_text("\n\n".join(["some words"] * 50))
+        result = cli("train-tokenizer", source, "--separator", r"\n\n", "--vocab-size", 300, "--out", out)
+        assert result.code == 0, result.err
+        vocabulary = json.loads(out.read_text("utf-8"))["model"]["vocab"]
+        assert "Ġwords" in vocabulary
+        assert "ĊĊ" not in vocabulary  # line ends, which stand between documents and in none
 
     @pytest.mark.parametrize(("model", "name"), [("bpe", "x.model"), ("sp-bpe", "x.json")])
     def test_a_name_of_the_wrong_kind_is_wrong_usage(

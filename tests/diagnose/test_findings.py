@@ -111,6 +111,11 @@ class TestFaults:
         (fault,) = found(worker, trainer).faults
         assert "workers tokenize (5,000 texts, 6.0 s)" in fault.do
 
+    def test_waiting_in_a_loop_that_tokenizes_itself_is_not_blamed_on_workers(self) -> None:
+        tokenizing, waiting = found(watched(line("tokenize", share=0.3, texts=100), line("data", share=0.4))).faults
+        assert (tokenizing.kind, waiting.kind) == ("tokenize", "data")
+        assert "Make batches ahead" in waiting.do
+
     def test_of_a_meter(self) -> None:
         diagnosis = found(meter=meter(tokenize=0.2, data=0.3, copy=0.1, compute=0.4))
         assert [(fault.kind, fault.share) for fault in diagnosis.faults] == [

@@ -38,6 +38,15 @@ class TestExitCode:
             observe(["no-such-program"])
 
 
+def test_a_script_finds_the_modules_of_its_own_pythonpath(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "my_model.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"), prepend=os.pathsep)
+    assert run("import my_model").exit_code == 0
+
+
 class TestSamples:
     def test_are_of_the_loop_alone(self, run: Run) -> None:
         """Neither imports nor what comes before the first step."""

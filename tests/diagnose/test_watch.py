@@ -62,6 +62,20 @@ thread.start(); thread.join()
         assert watched.lines == []
         assert [(line.kind, line.calls, line.texts) for line in watched.beside] == [("tokenize", 1, 1)]
 
+    def test_in_another_thread_before_the_first_step_do_not_count(self, run: Run, bpe: Path) -> None:
+        script = """
+import sys, threading, tokenizers
+t = tokenizers.Tokenizer.from_file(sys.argv[1])
+watch = next(finder._watch for finder in sys.meta_path if hasattr(finder, "_watch"))
+for texts in (["a", "b"], ["c"]):
+    thread = threading.Thread(target=t.encode_batch, args=(texts,))
+    thread.start(); thread.join()
+    watch.stepped(watch)
+"""
+        (watched,) = run(script, bpe).watched
+        assert watched.steps == 1
+        assert [(line.calls, line.texts) for line in watched.beside] == [(1, 1)]
+
     def test_an_error_of_theirs_is_passed_on(self, run: Run, bpe: Path) -> None:
         script = """
 import sys, tokenizers

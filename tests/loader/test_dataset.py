@@ -94,6 +94,17 @@ class TestSequences:
         assert batch["labels"].reshape(-1).tolist() == stream[1 : len(data) * SEQ_LEN + 1]
 
 
+class TestPadding:
+    @pytest.mark.parametrize(("options", "pad_id"), [({}, 256), ({"pad_id": 7}, 7), ({"pad_id": 0}, 0)])
+    def test_is_eos_unless_an_id_is_given_be_it_0(
+        self, store: tokpress.Store, options: dict[str, int], pad_id: int
+    ) -> None:
+        data = Data(store, seq_len=100, method="pad", output="numpy", **options)  # type: ignore[arg-type]
+        for doc in (0, 1):
+            length = len(store.doc(doc))
+            assert data[doc]["input_ids"][length:].tolist() == [pad_id] * (100 - length)
+
+
 class TestTensors:
     def test_where_torch_is_installed(self, store: tokpress.Store) -> None:
         data = Data(store, seq_len=SEQ_LEN)
@@ -182,6 +193,15 @@ class TestDamage:
             StoreError, match=f"{victim.name} was changed after the build.*tokpress verify {copy}.*build"
         ):
             self.read_all(copy, verify="first-touch")
+
+    def test_a_changed_shard_is_named_in_another_process_too(self, copy: Path) -> None:
+        """The workers of a torch `DataLoader` get a pickled dataset, and are those who read."""
+        pickled = pickle.dumps(Data(copy, seq_len=SEQ_LEN, output="numpy", verify="first-touch"))
+        victim = self.victim(copy)
+        victim.write_bytes(bytes([victim.read_bytes()[0] ^ 1]) + victim.read_bytes()[1:])
+        there = pickle.loads(pickled)
+        with pytest.raises(StoreError, match=f"{victim.name} was changed after the build"):
+            there.batch(range(len(there)))
 
     def test_what_is_not_touched_is_not_read(self, copy: Path) -> None:
         self.victim(copy).unlink()

@@ -104,9 +104,19 @@ def test_any_ranges_of_any_sources(request: tuple[Any, tuple[int, int], list[Any
 @given(requests())
 def test_arrays_and_ranges_longer_than_a_view_reaches(request: tuple[Any, tuple[int, int], list[Any]]) -> None:
     dtype, shape, parts = request
+    make_views = gather._views
+    lengths: list[npt.NDArray[Any]] = []
+
+    def views(*arguments: Any) -> npt.NDArray[Any]:
+        made = make_views(*arguments)
+        lengths.append(made[:, 0])
+        return made
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gather, "_BUFFER_BYTES", 16)
+        patch.setattr(gather, "_views", views)
         rows = gather_rows([source(*part) for part in parts], shape, dtype, padding=PADDING)
+    assert max(lengths[0]) <= 16
     assert np.array_equal(rows, expected_rows(parts, shape, dtype))
 
 

@@ -34,6 +34,12 @@ def test_measures_every_way(store: tokpress.Store) -> None:
     assert "M tokens/s" in result.stderr
 
 
+def test_the_split_that_was_asked_for(store: tokpress.Store) -> None:
+    result = CliRunner().invoke(command_line, ["bench", "loader", str(store.path), "--split", "val"])
+    assert isinstance(result.exception, StoreError)
+    assert "no split 'val'" in str(result.exception)
+
+
 def test_a_store_that_there_is_not() -> None:
     result = CliRunner().invoke(command_line, ["bench", "loader", "nowhere"])
     assert isinstance(result.exception, StoreError)

@@ -53,6 +53,14 @@ class TestRecord:
         digests |= {after(tokpress.Loader(data, batch_size=4), 4)["digest"]}
         assert len(digests) == 5
 
+    def test_its_digest_tells_sources_apart(self, data: Data) -> None:
+        """Also where the same sequences of them were drawn at the same time."""
+        both = {"one": data, "other": data}
+        runs = [tokpress.Loader(both, batch_size=4, shuffle=False, weights={name: 1}) for name in both]
+        one, other = [after(loader, 5) for loader in runs]
+        assert one["samples"] == other["samples"]
+        assert one["digest"] != other["digest"]
+
     def test_keeps_how_steps_and_samples_belong_together(self, data: Data) -> None:
         first = tokpress.Loader(data, batch_size=4)
         second = tokpress.Loader(data, batch_size=6)

@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
+from tokpress.loader.order.steps import Sharing
+from tokpress.loader.torch_data import StepSampler
 
 from .conftest import SEQ_LEN
 
@@ -81,6 +83,16 @@ def test_ranks_share_an_epoch(store: tokpress.Store, drop_last: bool) -> None:
     assert seen <= all_rows(store)
 
 
+def test_a_rank_for_which_nothing_is_left_makes_no_step() -> None:
+    """Rather than one without a sequence, whose loss would be no number."""
+    ranks = [
+        StepSampler(9, Sharing(batch_size=2, rank=rank, world_size=2), shuffle=False, seed=0, drop_last=False)
+        for rank in range(2)
+    ]
+    assert [list(rank) for rank in ranks] == [[[0, 1], [4, 5]], [[2, 3], [6, 7], [8]]]
+    assert [len(rank) for rank in ranks] == [2, 3]
+
+
 def test_a_plain_dataloader_takes_the_dataset(store: tokpress.Store) -> None:
     data = tokpress.PretokenizedDataset(store, seq_len=SEQ_LEN)
     plain: DataLoader[Any] = DataLoader(data, batch_size=4)  # type: ignore[arg-type]
@@ -116,6 +128,16 @@ class TestStateful:
         steps = iter(loader.sampler)
         steps.load_state_dict({"step": len(loader) - 1})  # type: ignore[attr-defined]
         assert len(list(steps)) == 1
+
+    def test_loaded_into_a_pass_that_has_begun_has_the_order_of_its_own_epoch(self, store: tokpress.Store) -> None:
+        sampler: Any = tokpress.make_dataloader(store, seq_len=SEQ_LEN, batch_size=8, num_workers=0).sampler
+        epochs = [list(sampler) for _ in range(3)]
+        sampler.set_epoch(0)
+        steps = iter(sampler)
+        assert next(steps) == epochs[0][0]
+        sampler.load_state_dict({"epoch": 3})  # as it stands during the third pass
+        steps.load_state_dict({"step": 2})
+        assert list(steps) == epochs[2][2:]
 
 
 class TestMistakes:

@@ -300,6 +300,18 @@ class TestDevice:
         Queue.done = Queue.launched
         assert meter.report().phases[PHASES.index("compute")].device_ms == pytest.approx(9)
 
+    def test_of_a_step_that_the_device_has_not_reached_is_not_that_of_the_step_whose_place_it_took(
+        self, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(meter_module, "_cuda_event", FakeEvent)
+        meter = tokpress.StepMeter(warmup=0, device="cuda:0", window=2)
+        for compute in (4, 8):
+            self.run(meter, clock, compute=compute)
+            Queue.done = Queue.launched
+        meter.report()
+        self.run(meter, clock, compute=100)  # in the place of the first one, and not done
+        assert meter.report().phases[PHASES.index("compute")].device_ms == pytest.approx(8)
+
     def test_a_step_that_was_given_up_leaves_nothing_open(self, meter: tokpress.StepMeter, clock: Clock) -> None:
         with pytest.raises(RuntimeError), meter.step(), meter.phase("compute"):
             raise RuntimeError

@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from crash.power import Disk
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
 from tokpress.packing import open_packing
 from tokpress.packing.bestfit import BestFitPacking
 from tokpress.packing.plan import FILES, INDEX, PlanIndex, _sealed
+from tokpress.store import durable
 from tokpress.store.lock import LOCK, StoreLock
 from tokpress.store.manifest import encode, read_record
 
@@ -61,6 +63,14 @@ class TestFiles:
         other = make_store(LENGTHS)
         tokpress.pack(other.path, seq_len=10, method="bestfit")
         assert contents(other.path / "packs") == contents(store.path / "packs")
+
+    def test_are_the_same_in_every_version(self, make_store: MakeStore) -> None:
+        """A loader's state names sequences by their numbers: a plan that is made again must have the same ones, also where
+        best fit leaves a choice, as for the 2 here: beside 8, or beside 5 and 3."""
+        store = make_store([[2, 8, 5], [0, 3, 20]])
+        tokpress.pack(store.path, seq_len=10, method="bestfit")
+        eight, five_three_two = [*range(2, 10), None, None], [0, 1, *range(10, 18)]
+        assert read_all(store) == [eight, five_three_two, [*range(18, 28)], [*range(28, 38)]]
 
     def test_any_number_of_plans_stand_side_by_side(self, store: tokpress.Store, plan: Path) -> None:
         for seq_len in (1, 4, 100):
@@ -315,6 +325,20 @@ class TestKilled:
         if not (store.path / "packs" / "train-bestfit-10" / INDEX).exists():  # else all but the last sync was done
             assert not list((store.path / "packs").iterdir())
             assert good < 9
+
+    def test_the_index_has_its_name_only_after_all_other_names_are_on_the_disk(
+        self, store: tokpress.Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file system may keep the changes of a directory in any order, if it is not told to sync them."""
+        disk = Disk()
+        monkeypatch.setattr(durable, "os", disk)
+        tokpress.pack(store.path, seq_len=10, method="bestfit")
+        plan = store.path / "packs" / "train-bestfit-10"
+        done = [(change.kind, change.to or change.path) for change in disk.changes]
+        index = done.index(("rename", plan / INDEX))
+        synced = max(at for at in range(index) if done[at] == ("sync-directory", plan))
+        assert all(done.index(("rename", plan / f"{name}.bin")) < synced for name in FILES)
+        assert ("sync-directory", plan) in done[index:]
 
     def test_a_damaged_store_leaves_nothing(self, store: tokpress.Store) -> None:
         path = store.path / "shards" / "train-00000-004.ends"

@@ -59,6 +59,7 @@ def counted(packing: AnyPacking) -> dict[str, Any]:
 @any_store
 @given(lengths=shards_of_lengths, choice=choices())
 @example(lengths=[[1, 1]], choice={"method": "concat", "seq_len": 5, "overlap": 3})  # not one whole sequence
+@example(lengths=[[1, 5, 4]], choice={"method": "concat", "seq_len": 5})  # cut, though it fits exactly
 def test_counts_are_those_cell_by_cell(make_store: MakeStore, lengths: list[list[int]], choice: dict[str, Any]) -> None:
     store = make_store(lengths)
     waste = tokpress.pack(store.path, **choice)
