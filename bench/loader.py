@@ -7,9 +7,9 @@ Shuffled batches of 16 sequences, one process, every contender a process of its 
 over; ratios are medians over rounds. The bare gather is what NumPy can do at most: rows of a memory map, in random order,
 nothing else. The bare copy is what memory can: the same by torch, on all cores and megabytes at a time. The loader is
 compared with the gather where it gives arrays, with the copy and the peers where it gives tensors, as they do. All deliver
-ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. Then an epoch of a store of which nothing is
-in memory; and of a store of 10^12 tokens (sparse files) the time to the first batch, and to the next one after resuming in
-the middle.
+ids as they are stored: of 16 bits where the vocabulary allows it, else of 32. A training process is a busy process, so the
+loader is measured beside one, too, and in seconds of the processor, all threads together. Stores that are not in memory are
+the business of loader_disk.py, which runs afterwards.
 """
 
 from __future__ import annotations
@@ -17,55 +17,50 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import mmap
-import os
 import shutil
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Literal
 
 import corpus
+import loader_disk
 import measure
-import msgspec
 import numpy as np
+from loader_disk import BATCH, anonymous_bytes, tokens_of
 
 import tokpress
-from tokpress.records import FileEntry
-from tokpress.store.manifest import read_manifest, write_manifest
 
-BATCH = 16
 WARM_UP = 600  # batches: by then bundles have their full size, and the buffers are all there
 PEERS = Path(__file__).with_name("loader_peers.py")
 PEERS_ENVIRONMENT = corpus.ROOT / "bench" / ".venv-loaders"
 MOSAICML = "mosaicml-streaming==0.13.0"
 COPIED_BYTES = 2**23  # at once, by whoever only copies; as the loader does
-HUGE_SHARDS, HUGE_SHARD_TOKENS, HUGE_DOC_TOKENS = 1000, 10**9, 10**6
+SHARDED = ("tensors", "ahead", "arrays")  # who reads the store in its usual shards, too
+BESIDE_BUSY = ("tensors", "arrays")
 
 
 def timed(next_batch: Callable[[], Any], seq_len: int, seconds: float) -> dict[str, float]:
-    """Tokens a second, and by how much the process's own memory grew while it was measured."""
+    """Tokens a second, the processor's seconds for 10^9 of them, and by how much the process's own memory grew meanwhile."""
     for _ in range(WARM_UP):
         next_batch()
-    before, batches, began = anonymous_bytes(), 0, perf_counter()
+    before, batches, began, cpu_began = anonymous_bytes(), 0, perf_counter(), process_time()
     while perf_counter() - began < seconds:
         for _ in range(20):
             next_batch()
         batches += 20
-    rate = batches * BATCH * seq_len / (perf_counter() - began)
-    return {"tokens_per_s": rate, "memory": anonymous_bytes(), "growth": anonymous_bytes() - before}
-
-
-def anonymous_bytes() -> int:
-    """Memory that is the process's own; pages of mapped files are the system's cache."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-    return 0
+    tokens = batches * BATCH * seq_len
+    return {
+        "tokens_per_s": tokens / (perf_counter() - began),
+        "cpu_s": (process_time() - cpu_began) / tokens * 1e9,
+        "memory": anonymous_bytes(),
+        "growth": anonymous_bytes() - before,
+    }
 
 
 def run_gather(store: str, seq_len: int, seconds: float, dtype: str) -> dict[str, float]:
@@ -143,6 +138,17 @@ def contend(name: str, store: Path, seq_len: int, seconds: float, dtype: str) ->
     return result
 
 
+@contextmanager
+def busy_process() -> Iterator[None]:
+    """Beside a process that never waits."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def peer(*arguments: object) -> dict[str, float]:
     if not (PEERS_ENVIRONMENT / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", PEERS_ENVIRONMENT], check=True)
@@ -162,11 +168,6 @@ def store_of(size: int, tokenizer: Path) -> tokpress.Store:
     return tokpress.build(
         corpus.jsonl_of(size), tokenizer=tokenizer, out=out, workers=1, unit_size="1TB", shard_size="1TB"
     )
-
-
-def tokens_of(store: tokpress.Store) -> Path:
-    """The one shard's ids."""
-    return store.path / "shards" / f"{store.manifest.splits['train'].shards[0].name}.bin"
 
 
 def in_shards(size: int, tokenizer: Path) -> tokpress.Store:
@@ -200,39 +201,23 @@ def compare(
         for name, dtype in ours:
             found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
         bring_to_memory(shards.path)
-        for name in ("tensors", "ahead"):
+        for name in SHARDED:
             found.setdefault(f"{name}, shards", []).append(contend(name, shards.path, seq_len, seconds, "stored"))
+        with busy_process():
+            for name in BESIDE_BUSY:
+                found.setdefault(f"{name}, busy", []).append(contend(name, shards.path, seq_len, seconds, "stored"))
         for name, out in peers.items():
             bring_to_memory(out)
             found.setdefault(name, []).append(peer("read", name, out, seq_len, seconds))
     for out in peers.values():
         shutil.rmtree(out)
-    stored = store.manifest.dtype
-    names = {
-        "tensors, stored": f"tokpress.Loader(threads=0), tensors of {stored}",
-        "ahead, stored": f"tokpress.Loader as it comes (threads=1), tensors of {stored}",
-        "tensors, shards": f"tokpress.Loader(threads=0), the same in {len(shards.shard_token_ends)} shards",
-        "ahead, shards": f"tokpress.Loader as it comes, the same in {len(shards.shard_token_ends)} shards",
-        "arrays, stored": f"tokpress.Loader(threads=0), arrays of {stored}",
-        "copy, stored": f"bare copy by torch on all cores, {stored}",
-        "gather, stored": f"bare NumPy gather from a memory map, {stored}",
-        "tensors, int64": "tokpress.Loader(threads=0), tensors of int64",
-        "arrays, int64": "tokpress.Loader(threads=0), arrays of int64",
-        "gather, int64": "bare NumPy gather, then astype(int64)",
-        "all-fields, int64": "tokpress.Loader, all six fields, tensors",
-        "litdata": f"LitData TokensLoader, {'uint16' if stored == 'uint16' else 'int32'}",
-        "mosaicml": f"MosaicML StreamingDataset, {stored}",
-    }
-    print(f"| seq_len {seq_len:,}, batch {BATCH}, shuffled | M tokens/s | own memory | grew by |\n|---|---|---|---|")
-    for key in (key for key in names if key in found):
-        runs = sorted(found[key], key=lambda run: run["tokens_per_s"])
-        run = runs[len(runs) // 2]
-        own = f"{run['memory'] / 1e6:,.0f} MB | {run['growth'] / 1e6:,.1f} MB" if "memory" in run else "|"
-        print(f"| {names[key]} | {run['tokens_per_s'] / 1e6:,.1f} | {own} |")
+    names = row_names(store.manifest.dtype, len(shards.shard_token_ends))
+    print_rates(f"seq_len {seq_len:,}, batch {BATCH}, shuffled", names, found)
     pairs = [
         ("arrays, stored", "gather, stored"),
         ("arrays, int64", "gather, int64"),
         ("tensors, stored", "copy, stored"),
+        *((f"{name}, busy", f"{name}, shards") for name in BESIDE_BUSY),
         ("copy, stored", "litdata"),
         *(
             (f"{mine}, {where}", theirs)
@@ -248,130 +233,38 @@ def compare(
     print()
 
 
-def huge_store() -> Path:
-    """10^12 tokens that take no room: every file is a hole but the document ends."""
-    out = corpus.DATA / "loader-huge"
-    shutil.rmtree(out, ignore_errors=True)
-    source = corpus.DATA / "one.jsonl"
-    source.write_text('{"text": "a"}\n')
-    tokpress.build(source, tokenizer="bytes", out=out)
-    manifest = read_manifest(out)
-    split = manifest.splits["train"]
-    docs = HUGE_SHARD_TOKENS // HUGE_DOC_TOKENS
-    ends = (np.arange(1, docs + 1, dtype="<i8") * HUGE_DOC_TOKENS).tobytes()
-    files = {"bin": 2 * HUGE_SHARD_TOKENS, "ends": 8 * docs, "pos": 8 * docs}
-    entries = {extension: FileEntry(size, "0" * 16) for extension, size in files.items()}
-    shards = []
-    for number in range(HUGE_SHARDS):
-        numbers = {"number": number, "docs": docs, "tokens": HUGE_SHARD_TOKENS}
-        shards.append(msgspec.structs.replace(split.shards[0], **numbers, sources=[(0, docs)], files=entries))
-        for extension, size in files.items():
-            with (out / shards[-1].path(extension)).open("wb") as file:
-                file.truncate(size)
-        (out / shards[-1].path("ends")).write_bytes(ends)
-    totals = {"docs": docs * HUGE_SHARDS, "tokens": HUGE_SHARD_TOKENS * HUGE_SHARDS}
-    huge = msgspec.structs.replace(split, shards=shards, **totals)
-    write_manifest(out, msgspec.structs.replace(manifest, splits={"train": huge}))
-    return out
+def row_names(stored: str, shards: int) -> dict[str, str]:
+    """Of all rows, in the order in which they are shown."""
+    return {
+        "tensors, stored": f"tokpress.Loader(threads=0), tensors of {stored}",
+        "ahead, stored": f"tokpress.Loader as it comes (threads=1), tensors of {stored}",
+        "tensors, shards": f"tokpress.Loader(threads=0), tensors, the same in {shards} shards",
+        "ahead, shards": f"tokpress.Loader as it comes, tensors, in {shards} shards",
+        "tensors, busy": f"tokpress.Loader(threads=0), tensors, in {shards} shards, beside one busy process",
+        "arrays, stored": f"tokpress.Loader(threads=0), arrays of {stored}",
+        "arrays, shards": f"tokpress.Loader(threads=0), arrays, in {shards} shards",
+        "arrays, busy": f"tokpress.Loader(threads=0), arrays, in {shards} shards, beside one busy process",
+        "copy, stored": f"bare copy by torch on all cores, {stored}",
+        "gather, stored": f"bare NumPy gather from a memory map, {stored}",
+        "tensors, int64": "tokpress.Loader(threads=0), tensors of int64",
+        "arrays, int64": "tokpress.Loader(threads=0), arrays of int64",
+        "gather, int64": "bare NumPy gather, then astype(int64)",
+        "all-fields, int64": "tokpress.Loader, all six fields, tensors",
+        "litdata": f"LitData TokensLoader, {'uint16' if stored == 'uint16' else 'int32'}",
+        "mosaicml": f"MosaicML StreamingDataset, {stored}",
+    }
 
 
-def run_huge(store: str) -> dict[str, float]:
-    """From nothing open to the first batch, and to the next one in the middle; everything is imported already."""
-    tokpress.PretokenizedDataset, tokpress.Loader  # noqa: B018 - imports them
-
-    def opened() -> tokpress.Loader:
-        data = tokpress.PretokenizedDataset(store, seq_len=2048, output="numpy")
-        return tokpress.Loader(data, batch_size=BATCH)
-
-    began = perf_counter()
-    loader = opened()
-    batches = iter(loader)
-    next(batches)
-    first = perf_counter() - began
-    state = loader.state_dict()
-    middle = len(loader) // 2
-    state |= {"samples": middle * BATCH, "step": middle}
-    del batches  # a run that is resumed has no other beside it that is still making batches
-    began = perf_counter()
-    loader = opened()
-    loader.load_state_dict(state)
-    batches = iter(loader)
-    next(batches)
-    return {"first_ms": first * 1e3, "resume_ms": (perf_counter() - began) * 1e3, "memory": anonymous_bytes()}
-
-
-def huge(rounds: int) -> None:
-    store = huge_store()
-    command = [sys.executable, __file__, "--contender", "huge", str(store)]
-    runs = [json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout) for _ in range(rounds)]
-    shutil.rmtree(store)
-    first, resume, memory = (statistics.median(run[key] for run in runs) for key in ("first_ms", "resume_ms", "memory"))
-    print(f"{HUGE_SHARDS * HUGE_SHARD_TOKENS:.0e} tokens in {HUGE_SHARDS:,} shards (median of {rounds}):")
-    print(f"first batch after {first:.0f} ms, resumed in the middle after {resume:.0f} ms, {memory / 1e6:.0f} MB\n")
-
-
-def run_cold(store: str, seq_len: int, contender: str) -> dict[str, float]:
-    """One epoch of a store of which nothing is in memory; everything is imported already."""
-    tokpress.PretokenizedDataset, tokpress.Loader  # noqa: B018 - imports them
-    opened = tokpress.open(store)
-    for path in sorted((opened.path / "shards").glob("*.bin")):
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    batches: Iterator[Any]
-    began = perf_counter()
-    if contender == "loader":
-        data = tokpress.PretokenizedDataset(
-            opened, seq_len=seq_len, fields=["input_ids"], dtype=opened.dtype, output="numpy"
-        )
-        batches = iter(tokpress.Loader(data, batch_size=BATCH))
-    else:
-        tokens = np.memmap(tokens_of(opened), opened.dtype, "r")
-        tokens._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
-        rows = tokens[: len(tokens) // seq_len * seq_len].reshape(-1, seq_len)
-        order = np.random.default_rng(0).permutation(len(rows))
-        batches = (rows[order[start : start + BATCH]] for start in range(0, len(rows) - BATCH + 1, BATCH))
-    next(batches)
-    first = perf_counter() - began
-    count = 1 + sum(1 for _ in batches)
-    return {"first_ms": first * 1e3, "tokens_per_s": count * BATCH * seq_len / (perf_counter() - began)}
-
-
-def cold(store: tokpress.Store, seq_len: int, rounds: int) -> None:
-    names = {"loader": "tokpress.Loader as it comes", "gather": "bare NumPy gather from a map advised for random reads"}
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    for _ in range(rounds):
-        for name, runs in found.items():
-            command = [sys.executable, __file__, "--contender", "cold", str(store.path), str(seq_len), name]
-            runs.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
-    print(
-        f"| seq_len {seq_len:,}, nothing in memory yet, {store.manifest.dtype} | first batch | M tokens/s |\n|---|---|---|"
-    )
-    for name, runs in found.items():
-        first, rate = (statistics.median(run[key] for run in runs) for key in ("first_ms", "tokens_per_s"))
-        print(f"| {names[name]} | {first:,.0f} ms | {rate / 1e6:,.1f} |")
-    both = zip(found["loader"], found["gather"], strict=True)
-    ratio = statistics.median(mine["tokens_per_s"] / bare["tokens_per_s"] for mine, bare in both)
-    print(f"\n{names['loader']} / {names['gather']}: {ratio:.2f} (median of {rounds})\n", flush=True)
-
-
-def run_steady(store: str, seconds: float) -> dict[str, float]:
-    """The loader as it comes, for a while: its own memory after a fifth of the time and at the end."""
-    data = tokpress.PretokenizedDataset(store, seq_len=2048, output="numpy")
-    loader = tokpress.Loader(data, batch_size=BATCH, max_epochs=math.inf)
-    batches, memory = iter(loader), []
-    for part in (seconds / 5, seconds * 4 / 5):
-        began = perf_counter()
-        while perf_counter() - began < part:
-            next(batches)
-        memory.append(anonymous_bytes())
-    return {"early": memory[0], "late": memory[1], "samples": loader.state_dict()["samples"]}
-
-
-def steady(store: tokpress.Store, seconds: float) -> None:
-    command = [sys.executable, __file__, "--contender", "steady", str(store.path), str(seconds)]
-    run = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    print(f"Own memory after {seconds / 5:.0f} s: {run['early'] / 1e6:.1f} MB, after {seconds:.0f} s and ", end="")
-    print(f"{run['samples']:,} sequences: {run['late'] / 1e6:.1f} MB\n", flush=True)
+def print_rates(title: str, names: dict[str, str], found: dict[str, list[dict[str, float]]]) -> None:
+    """The median run of each row."""
+    print(f"| {title} | M tokens/s | CPU s for 10^9 | own memory | grew by |\n|---|---|---|---|---|")
+    for key in (key for key in names if key in found):
+        runs = sorted(found[key], key=lambda run: run["tokens_per_s"])
+        run = runs[len(runs) // 2]
+        cells = [f"{run['tokens_per_s'] / 1e6:,.1f}", "", "", ""]
+        if "memory" in run:
+            cells[1:] = f"{run['cpu_s']:.2f}", f"{run['memory'] / 1e6:,.0f} MB", f"{run['growth'] / 1e6:,.1f} MB"
+        print(f"| {names[key]} | {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -381,15 +274,8 @@ def main() -> None:
     parser.add_argument("--contender", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.contender:
-        name, store, *rest = args.contender
-        if name == "huge":
-            print(json.dumps(run_huge(store)))
-        elif name == "cold":
-            print(json.dumps(run_cold(store, int(rest[0]), rest[1])))
-        elif name == "steady":
-            print(json.dumps(run_steady(store, float(rest[0]))))
-        else:
-            print(json.dumps(CONTENDERS[name](store, int(rest[0]), float(rest[1]), rest[2])))
+        name, store_path, seq_len, length, dtype = args.contender
+        print(json.dumps(CONTENDERS[name](store_path, int(seq_len), float(length), dtype)))
         return
     rounds, seconds, size = (1, 1.0, 20 * 10**6) if args.quick else (args.rounds, 5.0, 400 * 10**6)
     print(f"{measure.machine()}\n", flush=True)
@@ -400,9 +286,9 @@ def main() -> None:
         print(f"{store.num_tokens:,} tokens of {tokenizer.name}, {store.manifest.dtype}\n", flush=True)
         for seq_len in (2048, 8192):
             compare(store, shards, seq_len, rounds, seconds, ours)
-            cold(store, seq_len, rounds)
-    steady(store, 12 * seconds)
-    huge(rounds)
+            loader_disk.cold(store, seq_len, rounds)
+    loader_disk.steady(store, 12 * seconds)
+    loader_disk.huge(rounds)
 
 
 if __name__ == "__main__":

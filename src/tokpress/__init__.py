@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tokpress.live.parallel import ParallelTokenizer, parallel_tokenize
     from tokpress.loader.dataset import PretokenizedDataset
     from tokpress.loader.loader import Loader
-    from tokpress.loader.meter import StepMeter
     from tokpress.loader.pairs import load_pretokenized_dataset
     from tokpress.loader.torch_data import make_dataloader
+    from tokpress.metering.meter import StepMeter
     from tokpress.packing.pack import pack
     from tokpress.store.reader import Store
     from tokpress.train import train_tokenizer
@@ -33,7 +33,7 @@ _HOMES = {
     "Loader": "tokpress.loader.loader",
     "ParallelTokenizer": "tokpress.live.parallel",
     "PretokenizedDataset": "tokpress.loader.dataset",
-    "StepMeter": "tokpress.loader.meter",
+    "StepMeter": "tokpress.metering.meter",
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",

@@ -10,7 +10,7 @@ import pytest
 from tokpress.diagnose.findings import Diagnosis, diagnose
 from tokpress.diagnose.observe import Observed, Watched, WatchedLine
 from tokpress.diagnose.samples import Samples
-from tokpress.loader.step_report import PHASES, PhaseTimes, StepReport
+from tokpress.metering.report import PHASES, PhaseTimes, StepReport
 
 STEPS, SECONDS = 100, 10.0
 

@@ -93,7 +93,7 @@ for step in range(2):
     ) -> None:
         monkeypatch.setattr(observe_module, "_py_spy", lambda: pytest.fail("it was sampled"))
         monkeypatch.setenv("RANK", "1" if reason == "rank" else "0")
-        observed = run(("import tokpress.loader.meter\n" if reason == "meter" else "") + STEPS)
+        observed = run(("import tokpress.metering.meter\n" if reason == "meter" else "") + STEPS)
         assert (observed.samples, observed.notes) == (None, [])
 
 

@@ -22,7 +22,7 @@ from tokpress import LiveDataset
 from tokpress.errors import InputError, TooManyRejects, UsageError
 from tokpress.live.packer import Packer
 from tokpress.live.window import Place
-from tokpress.loader.fields import FIELDS
+from tokpress.loader.batches.fields import FIELDS
 
 pytestmark = pytest.mark.timeout(120)
 SHAPE: dict[str, Any] = {"seq_len": 32, "output": "numpy"}

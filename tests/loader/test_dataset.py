@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
-from tokpress.loader.maps import Maps
-from tokpress.loader.stream import ragged
+from tokpress.loader.memory import stream as stream_module
+from tokpress.loader.memory.ranges import ragged
+from tokpress.loader.memory.read_ahead import expect_order
 
 from .conftest import SEQ_LEN, build, make_texts
 
@@ -56,18 +57,17 @@ class TestSequences:
     ) -> None:
         expected = data.batch([0])["input_ids"]
         fresh = tokpress.PretokenizedDataset(tokpress.open(store.path), seq_len=SEQ_LEN, output="numpy")
-        add = Maps.add
 
-        def slow(maps: Maps, index: int, array: npt.NDArray[Any]) -> None:
+        def slow(array: npt.NDArray[Any], *, scattered: bool) -> None:
             sleep(0.05)
-            add(maps, index, array)
+            expect_order(array, scattered=scattered)
 
         def first_row(thread: int) -> npt.NDArray[Any]:
             sleep(0.01 * thread)
             row: npt.NDArray[Any] = fresh.batch([0])["input_ids"]
             return row
 
-        monkeypatch.setattr(Maps, "add", slow)
+        monkeypatch.setattr(stream_module, "expect_order", slow)
         with ThreadPoolExecutor(4) as threads:
             assert all(np.array_equal(row, expected) for row in threads.map(first_row, range(4)))
 

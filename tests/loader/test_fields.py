@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import UsageError
-from tokpress.loader.fields import FIELDS
+from tokpress.loader.batches.fields import FIELDS
 
 from .conftest import add_masks, build
 from .reference import fields_of, row_of, stream_of

@@ -15,8 +15,8 @@ import pytest
 import tokpress
 from tokpress.errors import StoreError, UsageError
 from tokpress.loader import loader as loader_module
-from tokpress.loader.buffers import BufferPool
-from tokpress.loader.fields import FIELDS
+from tokpress.loader.batches.fields import FIELDS
+from tokpress.loader.memory.buffers import BufferPool
 
 from .conftest import SEQ_LEN
 

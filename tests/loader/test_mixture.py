@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokpress.errors import UsageError
-from tokpress.loader.mixture import Mixture
+from tokpress.loader.order.mixture import Mixture
 
 NAMES = ["a", "b", "c", "d", "e"]
 weight_lists = st.lists(st.integers(0, 60), min_size=1, max_size=5).filter(any)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tokpress.batches import Int64s
 from tokpress.hashing import mix
-from tokpress.loader.permutation import MAX_SAMPLES, ROUNDS, Permutation, derive_keys
+from tokpress.loader.order.permutation import MAX_SAMPLES, ROUNDS, Permutation, derive_keys
 
 WORD = 2**64
 FIRST_TEN = [8, 4, 9, 0, 6, 5, 1, 3, 7, 2]

@@ -15,8 +15,8 @@ import torch
 
 import tokpress
 from tokpress.errors import StoreError
-from tokpress.loader.buffers import BufferPool
-from tokpress.loader.prefetch import Copy, InFlight, Prefetcher
+from tokpress.loader.batches.prefetch import Copy, InFlight, Prefetcher
+from tokpress.loader.memory.buffers import BufferPool
 
 from .conftest import SEQ_LEN
 

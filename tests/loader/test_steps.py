@@ -6,13 +6,13 @@ from itertools import islice
 
 import pytest
 
+from tokpress.loader.order.steps import StepHistory
 from tokpress.loader.state import BatchState
-from tokpress.loader.steps import StepHistory
 
 
 @pytest.mark.parametrize("total", [None, 10**6])
 def test_more_and_more_steps_are_planned_together_up_to_a_bound(total: int | None) -> None:
     """With no end in sight, too: a plan takes memory for each of its samples."""
     history = StepHistory([BatchState(sample=0, step=0, size=10)], total, drop_last=True)
-    stretches = [(steps.start, steps.stop) for steps in islice(history.stretches(5, most=6), 6)]
-    assert stretches == [(5, 6), (6, 8), (8, 12), (12, 18), (18, 24), (24, 30)]
+    ranges = [(steps.start, steps.stop) for steps in islice(history.step_ranges(5, most=6), 6)]
+    assert ranges == [(5, 6), (6, 8), (8, 12), (12, 18), (18, 24), (24, 30)]

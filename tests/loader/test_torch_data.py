@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
-from tokpress.loader.steps import Sharing
+from tokpress.loader.order.steps import Sharing
 from tokpress.loader.torch_data import StepSampler
 
 from .conftest import SEQ_LEN

@@ -11,7 +11,7 @@ from tokpress.cli.flags import read_options
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tokpress.loader.measure import LoaderRate
+    from tokpress.loader.rates import LoaderRate
     from tokpress.run.measure import EncoderRate, WorkersRate
 
 _EPILOG = """
@@ -101,7 +101,7 @@ def loader(store: str, as_json: bool, **options: Any) -> None:
     import msgspec
 
     from tokpress.cli.show import err_console
-    from tokpress.loader.measure import loader_rates
+    from tokpress.loader.rates import loader_rates
 
     console = err_console()
     with console.status("reading batches"):

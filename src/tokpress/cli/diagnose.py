@@ -75,7 +75,7 @@ def _diagnose_script(script: tuple[str, ...], console: Console, plot: str | None
 
     from tokpress.diagnose.findings import diagnose
     from tokpress.diagnose.observe import observe
-    from tokpress.loader.step_report import save_plot
+    from tokpress.metering.report import save_plot
 
     diagnosis = diagnose(observe(script, stdout=sys.stderr if as_json else None))
     if as_json:
@@ -94,7 +94,7 @@ def _compare_ways(
 
     from tokpress.cli.show import out_console
     from tokpress.diagnose.tokenizing import compare_ways
-    from tokpress.loader.step_report import save_plot
+    from tokpress.metering.report import save_plot
 
     with console.status("tokenizing in every way"):
         ways = compare_ways(list(inputs), step_seconds=step_ms / 1e3, **options)
@@ -154,7 +154,7 @@ def _parts_table(diagnosis: Diagnosis) -> Table:
 
     from tokpress.cli.show import plural
     from tokpress.diagnose.findings import percent
-    from tokpress.loader.step_report import NAMES
+    from tokpress.metering.report import NAMES
 
     looped = diagnosis.steps > 0
     steps = plural(diagnosis.steps, "step") if looped else "the whole run"

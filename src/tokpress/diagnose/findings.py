@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tokpress.diagnose.observe import Observed, Watched, WatchedLine
-from tokpress.loader.step_report import NAMES, REST, StepReport
+from tokpress.metering.report import NAMES, REST, StepReport
 
 _TOKENIZE_SHARE = 0.01  # from here on it is worth a word
 _DATA_SHARE = 0.05

@@ -23,8 +23,8 @@ import msgspec
 
 from tokpress.diagnose.samples import Samples, read_samples
 from tokpress.errors import UsageError
-from tokpress.loader.meter import REPORT_VARIABLE
-from tokpress.loader.step_report import StepReport, merge_ranks, read_report
+from tokpress.metering.meter import REPORT_VARIABLE
+from tokpress.metering.report import StepReport, merge_ranks, read_report
 
 _INSIDE = Path(__file__).parent / "inside"
 _WATCH_VARIABLE = "TOKPRESS_WATCH"  # as inside/tokpress_watch.py has them

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tokpress
-from tokpress.loader.step_report import OTHER
+from tokpress.metering.report import OTHER
 
 _FRAME = re.compile(r".*? \((?P<file>.+):(?P<line>\d+)\)")
 _WATCHED = "/tokpress_watch.py"

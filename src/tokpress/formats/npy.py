@@ -17,8 +17,8 @@ import numpy as np
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
-from tokpress.loader.dataset import make_batches, place
-from tokpress.loader.fields import Array
+from tokpress.loader.batches.make import make_batches
+from tokpress.loader.memory.buffers import Array
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
@@ -114,7 +114,8 @@ def _gather(sequences: Sequences, rows: range, maps: dict[str, Array]) -> None:
             gathered[name] = np.empty(shape, dtype)
         return gathered[name]
 
-    make_batches([place(sequences.data, np.arange(rows.start, rows.stop))], len(rows), allocate)
+    data = sequences.data
+    make_batches(data.layout, [data.ranges(np.arange(rows.start, rows.stop))], len(rows), allocate, copy_ids=True)
     ids = gathered.get("ids", gathered["input_ids"])
     target = maps["target"][stretch]
     target[:, : ids.shape[1] - 1] = ids[:, 1:]

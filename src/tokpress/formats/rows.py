@@ -17,8 +17,8 @@ from tokpress.batches import Int64s
 from tokpress.formats.base import ExportOptions, has_mask, shards_of
 from tokpress.formats.writing import BLOCK_BYTES
 from tokpress.loader.dataset import PretokenizedDataset
-from tokpress.loader.fields import Array
-from tokpress.loader.stream import Segments
+from tokpress.loader.memory.buffers import Array
+from tokpress.loader.memory.ranges import Segments
 from tokpress.store.reader import Store
 
 FILE_BYTES = 64 * 1024**2  # of ids in a file of rows, if the format sets no other bound
@@ -103,9 +103,8 @@ class Sequences:
         return self.data.batch(np.arange(rows.start, rows.stop))
 
     def segments(self, rows: range) -> Segments:
-        """Which stretch of which document stands where in these rows."""
-        stream = self.data.stream
-        return stream.segments(stream.runs(self.data.packing.pieces(np.arange(rows.start, rows.stop))))
+        """Which range of which document stands where in these rows."""
+        return self.data.stream.segments(self.data.ranges(np.arange(rows.start, rows.stop)).ranges)
 
 
 def _steps(rows: range, step: int) -> Iterator[range]:

@@ -25,19 +25,12 @@ from tokpress.live.packer import Packer, Rows
 from tokpress.live.state import LiveState, check_same_stream, inputs_digest, read_state
 from tokpress.live.tokens import LiveTokens
 from tokpress.live.window import Place
-from tokpress.loader.buffers import BufferPool, PinnedMemory
-from tokpress.loader.dataset import (
-    DEFAULT_FIELDS,
-    Batch,
-    Output,
-    check_fields,
-    checked_dtype,
-    cut_batches,
-    wants_tensors,
-)
-from tokpress.loader.fields import Block, Layout, make_fields
-from tokpress.loader.prefetch import Copy, InFlight, Prefetcher, copier_to
-from tokpress.loader.steps import Sharing
+from tokpress.loader.batches.fields import Block, Layout, make_fields
+from tokpress.loader.batches.make import Batch, cut_batches
+from tokpress.loader.batches.prefetch import Copy, InFlight, Prefetcher, copier_to
+from tokpress.loader.dataset import DEFAULT_FIELDS, Output, check_fields, checked_dtype, wants_tensors
+from tokpress.loader.memory.buffers import BufferPool, PinnedMemory
+from tokpress.loader.order.steps import Sharing
 from tokpress.options import LiveOptions, PathLike
 from tokpress.packing.base import check_seq_len
 from tokpress.records import Parity, Reject

@@ -18,7 +18,7 @@ from tokpress.documents.batching import coalesce, place, set_aside
 from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
 from tokpress.errors import InputError
 from tokpress.live.window import Place, Window
-from tokpress.loader.stream import Segments
+from tokpress.loader.memory.ranges import Segments
 from tokpress.records import EMPTY, Input, Reject
 from tokpress.sources.base import open_reader
 from tokpress.sources.files import check_unchanged

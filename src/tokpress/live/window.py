@@ -13,7 +13,7 @@ import numpy as np
 
 from tokpress.batches import Ids, Int64s, TextBatch, TokenBatch
 from tokpress.errors import InputError
-from tokpress.loader.stream import Segments, cut_at_documents
+from tokpress.loader.memory.ranges import Segments, cut_at_documents
 from tokpress.records import EMPTY
 
 

@@ -1,15 +1,14 @@
 """PretokenizedDataset: sequence number -> what a model takes.
 
 In: a store, a length, a packing method. Out: `data[i]`, a dictionary of arrays (tensors where torch is installed), and
-`data.batch(indices)`, the same for many sequences with one gather. It holds no tokens, only maps, so it can be pickled
+`data.batch(indices)`, the same for many sequences at once. It holds no tokens, only maps, so it can be pickled
 into the workers of a torch `DataLoader`, and any number of lengths and methods can be open at once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Literal, Unpack
 
@@ -18,14 +17,13 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError, UsageError
-from tokpress.loader.fields import FIELDS, Allocate, Array, Block, Layout, make_fields
-from tokpress.loader.gather import gather_with_numpy, gather_with_torch
-from tokpress.loader.stream import Runs, Segments, TokenStream, Verify
+from tokpress.loader.batches.fields import FIELDS, Layout
+from tokpress.loader.batches.make import Batch, SourceRanges, cut_batches, cut_rows, make_batches
+from tokpress.loader.memory.stream import TokenStream, Verify
 from tokpress.packing import PackingOptions, open_packing
 from tokpress.store.reader import Store, open_store
 
 Output = Literal["auto", "numpy", "torch"]
-Batch = dict[str, Any]  # arrays or tensors
 
 DEFAULT_FIELDS = ("input_ids", "labels")
 
@@ -78,7 +76,7 @@ class PretokenizedDataset:
             dtype=checked_dtype(dtype, self.store.manifest.tokenizer.vocab_size, needs_sign="labels" in fields),
         )
         self.as_tensors = wants_tensors(output)
-        self.stream = TokenStream(self.store, verify, gather_with_torch if self.as_tensors else gather_with_numpy)
+        self.stream = TokenStream(self.store, verify)
 
     def __repr__(self) -> str:
         where = f"{str(self.store.path)!r}, split={self.store.split_name!r}"
@@ -103,114 +101,21 @@ class PretokenizedDataset:
         return self.__getitems__([i % len(self)])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Batch]:
-        """Several sequences with one gather; what torch's `DataLoader` asks for, if a dataset has it."""
+        """Several sequences at once; what torch's `DataLoader` asks for, if a dataset has it."""
         sequences = np.asarray(indices, np.int64)
-        arrays = make_batches([place(self, sequences)], len(sequences), batches=len(sequences))
-        return list(_one_by_one(arrays, len(sequences), self.as_tensors))
+        arrays = make_batches(self.layout, [self.ranges(sequences)], len(sequences), batches=len(sequences))
+        return list(cut_rows(arrays, len(sequences), self.as_tensors))
 
     def batch(self, indices: Sequence[int] | Int64s) -> Batch:
         """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""
         sequences = np.asarray(indices, np.int64).reshape(-1)
-        arrays = make_batches([place(self, sequences)], len(sequences))
+        arrays = make_batches(self.layout, [self.ranges(sequences)], len(sequences))
         return next(cut_batches(arrays, 1, self.as_tensors))
 
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Tokens of one dataset, and where among the rows of a batch they belong."""
-
-    data: PretokenizedDataset
-    runs: Runs
-
-    def cut(self, bounds: Int64s) -> Iterator[Placed]:
-        """By rows, as `Runs.cut`."""
-        return (Placed(self.data, runs) for runs in self.runs.cut(bounds))
-
-
-def place(data: PretokenizedDataset, sequences: Int64s, rows: Int64s | None = None) -> Placed:
-    """Sequence `sequences[k]` in row `rows[k]`, which rise; or in row k."""
-    runs = data.stream.runs(data.packing.pieces(sequences))
-    return Placed(data, runs if rows is None else runs.moved_to(rows))
-
-
-def new_memory(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:  # noqa: ARG001 - an Allocate
-    return np.empty(shape, dtype)
-
-
-def make_batches(
-    placed: Sequence[Placed], rows: int, allocate: Allocate = new_memory, *, batches: int = 1
-) -> dict[str, Array]:
-    """Rows of one or several datasets with the same layout, as so many batches of equal size; `cut_batches` cuts them.
-
-    Several small batches at once: what a call costs beside its copying is shared by all of them.
-    """
-    layout = placed[0].data.layout
-    shape = (rows, max(part.data.packing.seq_len for part in placed))
-    ids = allocate("input_ids" if shape[1] == layout.seq_len else "ids", shape, layout.dtype)
-    padded = sum(int(part.runs.lengths.sum()) for part in placed) < ids.size
-    if padded:
-        ids[...] = layout.pad_id
-    for part in placed:
-        part.data.stream.copy_ids(part.runs, ids)
-    real = _covered(placed, shape) if padded and layout.needs_loss else None
-    mask = _mask(placed, shape) if layout.needs_loss else None
-    segments = _segments(placed) if layout.needs_segments else None
-    return make_fields(layout, Block(ids, real, mask, segments), allocate, batches=batches)
-
-
-def cut_batches(arrays: dict[str, Array], count: int, as_tensors: bool) -> Iterator[Batch]:
-    """So many batches of equal size, in the same memory; each is cut when it is asked for."""
-    cut = {
-        name: array if name == "cu_seqlens" else array.reshape(count, -1, array.shape[1])
-        for name, array in arrays.items()
-    }
-    return _one_by_one(cut, count, as_tensors)
-
-
-def _one_by_one(arrays: dict[str, Array], count: int, as_tensors: bool) -> Iterator[Batch]:
-    deliver = _delivered_as(as_tensors)
-    for k in range(count):
-        yield {name: deliver(array[k]) for name, array in arrays.items()}
-
-
-def _covered(placed: Sequence[Placed], shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    """Where a token stands; the rest is padding."""
-    change = np.zeros(shape[0] * shape[1] + 1, np.int8)
-    for part in placed:
-        starts = part.runs.rows * shape[1] + part.runs.columns
-        change[starts] += 1
-        change[starts + part.runs.lengths] -= 1
-    return np.cumsum(change[:-1], dtype=np.int8).reshape(shape) > 0
-
-
-def _mask(placed: Sequence[Placed], shape: tuple[int, int]) -> npt.NDArray[np.uint8] | None:
-    if not any(part.data.stream.has_mask for part in placed):
-        return None
-    mask = np.ones(shape, np.uint8)
-    for part in placed:
-        if part.data.stream.has_mask:
-            part.data.stream.copy_mask(part.runs, mask)
-    return mask
-
-
-def _segments(placed: Sequence[Placed]) -> Segments:
-    found = [part.data.stream.segments(part.runs) for part in placed]
-    if len(found) == 1:
-        return found[0]
-    rows, columns, lengths, docs, offsets = (
-        np.concatenate([getattr(segments, name) for segments in found]) for name in Segments.__slots__
-    )
-    order = np.lexsort((columns, rows))
-    return Segments(rows[order], columns[order], lengths[order], docs[order], offsets[order])
-
-
-def _delivered_as(as_tensors: bool) -> Callable[[Array], Any]:
-    """The same memory, as a tensor or as it is."""
-    if not as_tensors:
-        return lambda array: array
-    import torch
-
-    return torch.from_numpy
+    def ranges(self, sequences: Int64s, rows: Int64s | None = None) -> SourceRanges:
+        """Which tokens sequence `sequences[k]` brings to row `rows[k]`, which rise; or to row k."""
+        ranges = self.stream.ranges(self.packing.pieces(sequences))
+        return SourceRanges(self.stream, ranges if rows is None else ranges.moved_to(rows), self.packing.seq_len)
 
 
 def _split_of(store: Store | str | os.PathLike[str], split: str) -> Store:

@@ -15,14 +15,16 @@ from itertools import chain
 from typing import Any
 
 from tokpress.errors import UsageError
-from tokpress.loader.buffers import BufferPool, PinnedMemory
-from tokpress.loader.dataset import Batch, PretokenizedDataset, cut_batches, make_batches, no_sequences
-from tokpress.loader.mixture import Mixture, Stages, Weights
-from tokpress.loader.order import parse_shuffle
-from tokpress.loader.plan import PLAN_SAMPLES, Plan, place_samples
-from tokpress.loader.prefetch import InFlight, Prefetcher, copier_to
+from tokpress.loader.batches.bundles import PLAN_SAMPLES, Bundle, ranges_of
+from tokpress.loader.batches.make import Batch, cut_batches, make_batches
+from tokpress.loader.batches.prefetch import InFlight, Prefetcher, copier_to
+from tokpress.loader.dataset import PretokenizedDataset, no_sequences
+from tokpress.loader.memory.buffers import BufferPool, PinnedMemory
+from tokpress.loader.order.mixture import Mixture, Stages, Weights
+from tokpress.loader.order.schedule import Schedule
+from tokpress.loader.order.shuffle import parse_shuffle
+from tokpress.loader.order.steps import Sharing, StepHistory
 from tokpress.loader.provenance import Seen, seen_in, steps_with
-from tokpress.loader.schedule import Schedule
 from tokpress.loader.state import (
     BatchState,
     SourceState,
@@ -33,7 +35,6 @@ from tokpress.loader.state import (
     digests_of,
     read_state,
 )
-from tokpress.loader.steps import Sharing, StepHistory
 
 SINGLE = "data"  # the name of a source that needs none
 _BLOCK_BYTES = 2**20  # of tokens, with shuffle="blocks"
@@ -81,7 +82,7 @@ class Loader:
         self._drop_last = drop_last
         self._threads = threads
         first = next(iter(self._sources.values()))
-        self._as_tensors = first.as_tensors
+        self._layout, self._as_tensors = first.layout, first.as_tensors
         self._bundle_steps = max(_BUNDLE_BYTES // (batch_size * first.seq_len * first.layout.token_bytes), 1)
         self._bundles_ahead = max(math.ceil(prefetch / self._bundle_steps), min(prefetch, 2), threads)
         self._plan_steps = self._bundle_steps * max(
@@ -133,8 +134,8 @@ class Loader:
 
     def _batches(self, ticket: int) -> Iterator[Batch]:
         arrivals = None if self._copier is None else InFlight(self._copier)
-        stretches = self._history.stretches(self._step, most=self._plan_steps)
-        plans = Prefetcher(self._plan, stretches, threads=min(self._threads, 1), ahead=1)
+        ranges = self._history.step_ranges(self._step, most=self._plan_steps)
+        plans = Prefetcher(self._plan, ranges, threads=min(self._threads, 1), ahead=1)
         bundles = (bundle for plan in plans for bundle in plan.cut(self._bundle_steps))
         made = Prefetcher(self._make, bundles, threads=self._threads, ahead=self._bundles_ahead)
         with closing(plans), closing(made):
@@ -146,7 +147,7 @@ class Loader:
                 if batch is not None:
                     yield batch if arrivals is None else arrivals.receive(batch)
 
-    def _plan(self, steps: range) -> Plan:
+    def _plan(self, steps: range) -> Bundle:
         """Several full steps, or one that may not be full."""
         start, first_stop = self._history.samples_of(steps[0])
         stop = self._history.samples_of(steps[-1])[1]
@@ -156,17 +157,20 @@ class Loader:
         own = every[self._sharing.own_of_many(len(steps)) if whole else self._sharing.own(size)]
         sources = [self._sources[name] for name in self._schedule.mixture.names]
         stops = range(first_stop, stop + 1, size)
-        return Plan(stops, digests_of(every.digests, len(steps)), len(own), place_samples(sources, own))
+        return Bundle(stops, digests_of(every.digests, len(steps)), len(own), ranges_of(sources, own))
 
-    def _make(self, plan: Plan) -> Iterator[tuple[int, int, Any]]:
+    def _make(self, bundle: Bundle) -> Iterator[tuple[int, int, Any]]:
         """For each step: up to which sample it goes, its digest, and this rank's batch, or the batch on its way."""
         batches: Iterable[Any] = [None]  # fewer samples left than ranks, in a step that stands alone
-        if plan.rows:
-            arrays = make_batches(plan.placed, plan.rows, self._allocate, batches=len(plan.stops))
-            batches = cut_batches(arrays, len(plan.stops), self._as_tensors)
+        if bundle.rows:
+            steps, on_device = len(bundle.stops), self._copier is not None
+            arrays = make_batches(
+                self._layout, bundle.sources, bundle.rows, self._allocate, batches=steps, copy_ids=on_device
+            )
+            batches = cut_batches(arrays, steps, self._as_tensors)
             if self._copier is not None:
                 batches = [self._copier.start(batch) for batch in batches]
-        return zip(plan.stops, plan.digests, batches, strict=True)
+        return zip(bundle.stops, bundle.digests, batches, strict=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Where this loader is: numbers and strings, the same on all ranks; whatever was only prefetched does not count."""
@@ -201,9 +205,7 @@ class Loader:
             seed=self._seed,
             shuffle=self._shuffle,
             sources={name: _source_state(source) for name, source in self._sources.items()},
-            stages=[
-                StageState(start=stretch.start, weights=stretch.weights) for stretch in self._schedule.mixture.stretches
-            ],
+            stages=[StageState(start=stage.start, weights=stage.weights) for stage in self._schedule.mixture.stages],
             batches=self._history.batches,
         )
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tokpress.loader.dataset import Output, PretokenizedDataset
 from tokpress.loader.loader import Loader
-from tokpress.loader.permutation import derive_keys
-from tokpress.loader.stream import Verify
+from tokpress.loader.memory.stream import Verify
+from tokpress.loader.order.permutation import derive_keys
 from tokpress.packing import PackingOptions
 from tokpress.store.reader import Store
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tokpress.loader.dataset import PretokenizedDataset
-from tokpress.loader.schedule import Assignment, Schedule
-from tokpress.loader.steps import StepHistory
+from tokpress.loader.order.schedule import Samples, Schedule
+from tokpress.loader.order.steps import StepHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A stretch of a document in a sample."""
+    """A range of a document in a sample."""
 
     sample: int  # in the global order
     source: str  # of the mixture
@@ -31,13 +31,13 @@ class Seen:
 
 
 def seen_in(
-    sources: Mapping[str, PretokenizedDataset], names: Sequence[str], first_sample: int, samples: Assignment
+    sources: Mapping[str, PretokenizedDataset], names: Sequence[str], first_sample: int, samples: Samples
 ) -> list[Seen]:
     found = []
     for index in np.unique(samples.sources).tolist():
         here = np.flatnonzero(samples.sources == index)
         data = sources[names[index]]
-        segments = data.stream.segments(data.stream.runs(data.packing.pieces(samples.sequences[here])))
+        segments = data.stream.segments(data.ranges(samples.sequences[here]).ranges)
         for row, doc, offset, length in zip(
             here[segments.rows].tolist(),
             segments.docs.tolist(),

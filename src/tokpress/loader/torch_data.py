@@ -1,6 +1,6 @@
 """`make_dataloader`: a torch `DataLoader` over a store, for loops that have one already.
 
-In: a store or a dataset. Out: a `DataLoader` whose workers read whole batches with one gather, in the same global order
+In: a store or a dataset. Out: a `DataLoader` whose workers read whole batches, in the same global order
 as `Loader`'s, each rank its part. With `stateful` it is torchdata's `StatefulDataLoader`, which can be resumed. `Loader`
 does the same without processes, and goes on with other ranks and batch sizes, too: prefer it where you can.
 """
@@ -14,10 +14,10 @@ import numpy as np
 
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
-from tokpress.loader.base import Order
-from tokpress.loader.dataset import Batch, PretokenizedDataset, no_sequences
-from tokpress.loader.order import make_order, parse_shuffle
-from tokpress.loader.steps import Sharing
+from tokpress.loader.batches.make import Batch
+from tokpress.loader.dataset import PretokenizedDataset, no_sequences
+from tokpress.loader.order.shuffle import Order, make_order, parse_shuffle
+from tokpress.loader.order.steps import Sharing
 from tokpress.store.reader import Store
 
 if TYPE_CHECKING:

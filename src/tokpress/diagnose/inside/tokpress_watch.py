@@ -39,7 +39,7 @@ _TOKENIZERS = {
 }
 _LOADERS = {  # module -> the class whose __next__ is the loop's wait for a batch
     "torch.utils.data.dataloader": "_BaseDataLoaderIter",
-    "tokpress.loader.prefetch": "Prefetcher",
+    "tokpress.loader.batches.prefetch": "Prefetcher",
 }
 
 Site = tuple[str, str, int]  # kind, file, line
@@ -297,7 +297,7 @@ def _device() -> str:
 
 
 def _has_meter() -> bool:
-    return "tokpress.loader.meter" in sys.modules
+    return "tokpress.metering.meter" in sys.modules
 
 
 def start() -> None:

@@ -20,7 +20,7 @@ from tokpress.loader.state import BatchState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """How the samples of a step are dealt out."""
+    """How the ranks share the samples of a step."""
 
     batch_size: int
     rank: int
@@ -44,7 +44,7 @@ class Sharing:
         return (first + np.arange(self.batch_size)).reshape(-1)
 
     def own(self, samples: int) -> slice:
-        """This rank's part of a step of so many samples; a last step that is not full is dealt out evenly."""
+        """This rank's part of a step of so many samples; a last step that is not full is shared evenly."""
         if samples == self.step_samples:
             return slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
         return slice(samples * self.rank // self.world_size, samples * (self.rank + 1) // self.world_size)
@@ -74,7 +74,7 @@ class StepHistory:
             return start, min(stop, self.batches[index + 1].sample)
         return start, stop if self._total is None else min(stop, self._total)
 
-    def stretches(self, step: int, *, most: int) -> Iterator[range]:
+    def step_ranges(self, step: int, *, most: int) -> Iterator[range]:
         """All steps from this one on, several together: 1, then 2, 4, ... so that the first one comes soon.
 
         They belong to the last batch size; a last step that is not full stands alone.

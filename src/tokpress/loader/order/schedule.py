@@ -15,22 +15,21 @@ import numpy.typing as npt
 
 from tokpress.batches import Int64s
 from tokpress.hashing import Words, mix
-from tokpress.loader.base import Order
-from tokpress.loader.mixture import Mixture
-from tokpress.loader.order import Shuffle, make_order
-from tokpress.loader.permutation import derive_keys
+from tokpress.loader.order.mixture import Mixture
+from tokpress.loader.order.permutation import derive_keys
+from tokpress.loader.order.shuffle import Order, Shuffle, make_order
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Samples:
     """What some consecutive samples are."""
 
     sources: npt.NDArray[np.intp]  # index of the source
     sequences: Int64s  # in that source's packing
     digests: Words  # of each sample: its number, source and sequence
 
-    def __getitem__(self, part: slice | Int64s) -> Assignment:
-        return Assignment(self.sources[part], self.sequences[part], self.digests[part])
+    def __getitem__(self, part: slice | Int64s) -> Samples:
+        return Samples(self.sources[part], self.sequences[part], self.digests[part])
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -55,7 +54,6 @@ class Schedule:
         self._seed = seed
         self._shuffle = shuffle
         self._block_samples = block_samples
-        self._counts = np.array([sizes[name] for name in self._names], np.int64)
         self._name_keys = np.array([derive_keys("source", name, count=1)[0] for name in self._names], np.uint64)
         self.order = lru_cache(maxsize=4 * len(sizes))(self._make_order)
 
@@ -63,20 +61,21 @@ class Schedule:
         n, block_samples = self.sizes[name], self._block_samples[name]
         return make_order(self._shuffle, n, self._seed, name, epoch, block_samples=block_samples)
 
-    def samples(self, start: int, stop: int) -> Assignment:
+    def samples(self, start: int, stop: int) -> Samples:
         """What samples [start, stop) are; `stop` is not beyond the end."""
         samples = np.arange(start, stop, dtype=np.int64)
         sources, draws = self.mixture.draws(samples)
-        epochs, positions = np.divmod(draws, self._counts[sources])
         sequences = np.empty(len(samples), np.int64)
         for source in np.flatnonzero(np.bincount(sources)).tolist():
-            of_source = sources == source
-            of_epochs = epochs[of_source]
-            for epoch in range(int(of_epochs.min()), int(of_epochs.max()) + 1):  # none is left out
-                here = of_source & (epochs == epoch)
-                sequences[here] = self.order(self._names[source], epoch).samples(positions[here])
+            here = np.flatnonzero(sources == source)
+            of_source = draws[here]  # they rise
+            name, size = self._names[source], self.sizes[self._names[source]]
+            for epoch in range(int(of_source[0]) // size, int(of_source[-1]) // size + 1):
+                first, last = of_source.searchsorted((epoch * size, (epoch + 1) * size)).tolist()
+                positions = of_source[first:last] - epoch * size
+                sequences[here[first:last]] = self.order(name, epoch).samples(positions)
         digests = mix(mix(samples.astype(np.uint64)) ^ self._name_keys[sources])
-        return Assignment(sources, sequences, mix(digests ^ sequences.astype(np.uint64)))
+        return Samples(sources, sequences, mix(digests ^ sequences.astype(np.uint64)))
 
     def sample_of(self, name: str, sequence: int, epoch: int) -> int | None:
         """The sample that is this sequence of a source, in that source's `epoch`; None: it is not reached."""

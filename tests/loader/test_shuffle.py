@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokpress.errors import UsageError
-from tokpress.loader.order import BlockOrder, make_order, parse_shuffle
+from tokpress.loader.order.shuffle import BlockOrder, make_order, parse_shuffle
 
 
 @pytest.mark.parametrize("shuffle", ["none", "samples", "blocks"])

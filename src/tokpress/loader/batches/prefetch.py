@@ -1,6 +1,6 @@
 """Batches made ahead of time.
 
-In: orders for batches, and a function that carries one out. Out: the batches in order, made by threads while the training
+In: tasks, and a function that makes the batches of one. Out: the batches in order, made by threads while the training
 step runs. Threads, because the work is copying memory, which NumPy does without the interpreter's lock: nothing is
 pickled, no shared memory has a name that could be left behind, and a process that ends takes its threads along. What goes
 wrong in a thread is raised where the batch was asked for.
@@ -18,16 +18,16 @@ from weakref import finalize
 
 from tokpress.errors import UsageError
 
-Order = TypeVar("Order")
+Task = TypeVar("Task")
 Made = TypeVar("Made")
 
 
-class Prefetcher(Generic[Order, Made]):
-    """make(order) for each order, in order. With no threads each is made when it is asked for."""
+class Prefetcher(Generic[Task, Made]):
+    """make(task) for each task, in order. With no threads each is made when it is asked for."""
 
-    def __init__(self, make: Callable[[Order], Made], orders: Iterable[Order], *, threads: int, ahead: int) -> None:
+    def __init__(self, make: Callable[[Task], Made], tasks: Iterable[Task], *, threads: int, ahead: int) -> None:
         self._make = make
-        self._orders = iter(orders)
+        self._tasks = iter(tasks)
         self._ahead = ahead
         self._coming: deque[Future[Made]] = deque()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokpress-batch") if threads else None
@@ -39,7 +39,7 @@ class Prefetcher(Generic[Order, Made]):
 
     def __next__(self) -> Made:
         if self._threads is None:
-            return self._make(next(self._orders))
+            return self._make(next(self._tasks))
         self._fill(self._threads)
         if not self._coming:
             raise StopIteration
@@ -48,14 +48,14 @@ class Prefetcher(Generic[Order, Made]):
         return made
 
     def _fill(self, threads: ThreadPoolExecutor) -> None:
-        for order in islice(self._orders, self._ahead - len(self._coming)):
-            self._coming.append(threads.submit(self._make, order))
+        for task in islice(self._tasks, self._ahead - len(self._coming)):
+            self._coming.append(threads.submit(self._make, task))
 
     def close(self) -> None:
         """Gives up what was not asked for; returns when no thread works any more."""
         self._end()
         self._coming.clear()
-        self._orders = iter(())
+        self._tasks = iter(())
 
 
 def _end(threads: ThreadPoolExecutor | None) -> None:

@@ -62,8 +62,8 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Samples [start, the next stretch's start), in which neither the weights change nor a source ends."""
+class Stage:
+    """Samples [start, the next stage's start), in which neither the weights change nor a source ends."""
 
     start: int
     weights: dict[str, int]  # without common factor; only those with a share
@@ -81,7 +81,7 @@ class Mixture:
         self._limits = {
             name: size * epochs for name, size in sizes.items() if (epochs := max_epochs.get(name)) is not None
         }
-        self.stretches: list[Stretch] = []
+        self.stages: list[Stage] = []
         self.total: int | None = None
         wanted = sorted({0: weights, **stages}.items())
         for i, (start, mix) in enumerate(wanted):
@@ -92,7 +92,7 @@ class Mixture:
                 )
             stop = wanted[i + 1][0] if i + 1 < len(wanted) else None
             self._add_stage(start, stop, _whole_weights(mix, self.names))
-        self._starts = np.array([stretch.start for stretch in self.stretches], np.int64)
+        self._starts = np.array([stage.start for stage in self.stages], np.int64)
 
     def _add_stage(self, start: int, stop: int | None, weights: dict[str, int]) -> None:
         """Cuts a stage where a source is used up; the others go on in their proportions."""
@@ -104,7 +104,7 @@ class Mixture:
                 self.total = start
                 return
             pattern = Pattern([weights.get(name, 0) for name in self.names])
-            self.stretches.append(Stretch(start, weights, drawn, pattern))
+            self.stages.append(Stage(start, weights, drawn, pattern))
             ends = [
                 start + int(pattern.offsets(self.names.index(name), np.array([left[name]]))[0])
                 for name in weights
@@ -115,9 +115,9 @@ class Mixture:
             start = min(ends)
 
     def _drawn_before(self, sample: int) -> list[int]:
-        if not self.stretches:
+        if not self.stages:
             return [0] * len(self.names)
-        last = self.stretches[-1]
+        last = self.stages[-1]
         counts = last.pattern.counts(sample - last.start)
         return [before + count for before, count in zip(last.drawn, counts, strict=True)]
 
@@ -127,22 +127,22 @@ class Mixture:
         draws = np.empty(len(samples), np.int64)
         where = np.searchsorted(self._starts, samples, "right") - 1
         for index in np.flatnonzero(np.bincount(where)).tolist():
-            stretch = self.stretches[index]
+            stage = self.stages[index]
             here = where == index
-            sources[here], further = stretch.pattern.draws(samples[here] - stretch.start)
-            draws[here] = further + np.array(stretch.drawn, np.int64)[sources[here]]
+            sources[here], further = stage.pattern.draws(samples[here] - stage.start)
+            draws[here] = further + np.array(stage.drawn, np.int64)[sources[here]]
         return sources, draws
 
     def sample_of(self, name: str, draw: int) -> int | None:
         """The sample at which a source is drawn from for the `draw`-th time (from 0); None: it never is."""
         source = self.names.index(name)
-        for i, stretch in enumerate(self.stretches):
-            if name not in stretch.weights or draw < stretch.drawn[source]:
+        for i, stage in enumerate(self.stages):
+            if name not in stage.weights or draw < stage.drawn[source]:
                 continue
-            offset = int(stretch.pattern.offsets(source, np.array([draw - stretch.drawn[source]]))[0])
-            stop = self.stretches[i + 1].start if i + 1 < len(self.stretches) else self.total
-            if stop is None or stretch.start + offset < stop:
-                return stretch.start + offset
+            offset = int(stage.pattern.offsets(source, np.array([draw - stage.drawn[source]]))[0])
+            stop = self.stages[i + 1].start if i + 1 < len(self.stages) else self.total
+            if stop is None or stage.start + offset < stop:
+                return stage.start + offset
         return None
 
 

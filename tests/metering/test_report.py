@@ -13,7 +13,7 @@ from rich.console import Console
 
 import tokpress
 from tokpress.figure import new_figure
-from tokpress.loader.step_report import (
+from tokpress.metering.report import (
     PHASES,
     StepReport,
     merge_ranks,

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import UsageError
-from tokpress.loader import meter as meter_module
-from tokpress.loader.meter import DeviceClock
-from tokpress.loader.step_report import PHASES, read_report
+from tokpress.metering import meter as meter_module
+from tokpress.metering.meter import DeviceClock
+from tokpress.metering.report import PHASES, read_report
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""Memory for batches that is used again, but never while somebody still looks at it.
+"""Memory for fields that is used again, but never while somebody still looks at it.
 
 In: shapes. Out: arrays. Memory comes back to the pool when the last array, view or tensor on it is gone, so a training
 loop that drops its batches runs in the same few buffers for ever, and one that keeps them keeps what it got. With a GPU,
@@ -11,14 +11,20 @@ import math
 import threading
 import weakref
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tokpress.loader.fields import Array
+Array = npt.NDArray[Any]
+Allocate = Callable[[str, tuple[int, ...], np.dtype[Any]], Array]  # memory for the field of this name
 
 _KEPT_OF_EACH = 16  # free buffers of one size; more were once needed at the same time, and are let go
+
+
+def new_memory(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:  # noqa: ARG001 - an Allocate
+    return np.empty(shape, dtype)
 
 
 class BufferPool:

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from tokpress.errors import UsageError
-from tokpress.loader.step_report import PHASES, Phase, StepReport, over_ranks, save_plot, step_table, summarize
+from tokpress.metering.report import PHASES, Phase, StepReport, over_ranks, save_plot, step_table, summarize
 from tokpress.storage.local import LocalStorage
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ in Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,13 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tokpress.errors import UsageError
-from tokpress.loader.stream import Segments
+from tokpress.loader.memory.buffers import Allocate, Array
+from tokpress.loader.memory.ranges import Segments
 
 FIELDS = ("input_ids", "labels", "position_ids", "cu_seqlens", "doc_ids", "loss_mask")
 _TOKEN_BYTES = {"position_ids": 8, "cu_seqlens": 4, "doc_ids": 8, "loss_mask": 1}  # at most; the others hold ids
-
-Array = npt.NDArray[Any]
-Allocate = Callable[[str, tuple[int, ...], np.dtype[Any]], Array]  # memory for the field of this name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +54,7 @@ class Layout:
 class Block:
     """Rows as they were read: seq_len wide, or one wider where the loader shifts labels and the next token is known."""
 
-    ids: Array
+    ids: Array  # of the layout's dtype, if they are as wide as its rows
     real: npt.NDArray[np.bool_] | None  # None: there is no padding
     mask: npt.NDArray[np.uint8] | None  # None: loss everywhere
     segments: Segments | None  # if the layout needs them
@@ -82,15 +79,15 @@ def make_fields(layout: Layout, block: Block, allocate: Allocate, *, batches: in
             out[name] = allocate(name, shape, np.dtype(np.bool_))
             out[name][...] = True if loss is None else loss
     if layout.needs_segments and block.segments is not None:
-        tiles = _tiles(layout, rows, block.segments)
+        segments = _flat_segments(layout, rows, block.segments)
         for name in layout.fields:
             if name in ("position_ids", "doc_ids"):
                 out[name] = allocate(name, shape, np.dtype(np.int64))
-                (_fill_positions if name == "position_ids" else _fill_docs)(tiles, out[name])
+                (_fill_positions if name == "position_ids" else _fill_docs)(segments, out[name])
             elif name == "cu_seqlens":
                 out[name] = allocate(name, (batches, rows // batches * layout.max_docs + 1), np.dtype(np.int32))
                 for batch in range(batches):
-                    _fill_bounds(layout, tiles, batch * (rows // batches), rows // batches, out[name][batch])
+                    _fill_bounds(layout, segments, batch * (rows // batches), rows // batches, out[name][batch])
     return {name: out[name] for name in layout.fields}
 
 
@@ -127,18 +124,18 @@ def _fill_labels(layout: Layout, block: Block, loss: npt.NDArray[np.bool_] | Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Tiles:
+class _FlatSegments:
     """The flattened batch, cut at rows, documents and padding."""
 
-    bounds: npt.NDArray[np.int64]  # one more than tiles
-    docs: npt.NDArray[np.int64]  # of each tile; -1 is padding
+    bounds: npt.NDArray[np.int64]  # one more than segments
+    docs: npt.NDArray[np.int64]  # of each segment; -1 is padding
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         return np.diff(self.bounds)
 
 
-def _tiles(layout: Layout, rows: int, segments: Segments) -> _Tiles:
+def _flat_segments(layout: Layout, rows: int, segments: Segments) -> _FlatSegments:
     width = layout.seq_len
     inside = segments.columns < width  # the token beyond, known for its label alone, is no part of the inputs
     starts = segments.rows[inside] * width + segments.columns[inside]
@@ -146,27 +143,27 @@ def _tiles(layout: Layout, rows: int, segments: Segments) -> _Tiles:
     bounds = np.unique(np.concatenate((starts, stops, np.arange(rows + 1) * width)))
     docs = np.full(len(bounds) - 1, -1, np.int64)
     docs[np.searchsorted(bounds, starts)] = segments.docs[inside]
-    return _Tiles(bounds, docs)
+    return _FlatSegments(bounds, docs)
 
 
-def _fill_positions(tiles: _Tiles, out: Array) -> None:
+def _fill_positions(segments: _FlatSegments, out: Array) -> None:
     flat = out.reshape(-1)
     flat[...] = np.arange(len(flat))
-    flat -= np.repeat(tiles.bounds[:-1], tiles.lengths)
+    flat -= np.repeat(segments.bounds[:-1], segments.lengths)
 
 
-def _fill_docs(tiles: _Tiles, out: Array) -> None:
-    out.reshape(-1)[...] = np.repeat(tiles.docs, tiles.lengths)
+def _fill_docs(segments: _FlatSegments, out: Array) -> None:
+    out.reshape(-1)[...] = np.repeat(segments.docs, segments.lengths)
 
 
-def _fill_bounds(layout: Layout, tiles: _Tiles, first_row: int, rows: int, out: Array) -> None:
+def _fill_bounds(layout: Layout, segments: _FlatSegments, first_row: int, rows: int, out: Array) -> None:
     start, stop = first_row * layout.seq_len, (first_row + rows) * layout.seq_len
-    first, last = np.searchsorted(tiles.bounds, (start, stop)).tolist()
+    first, last = np.searchsorted(segments.bounds, (start, stop)).tolist()
     count = last - first + 1
     if count > len(out):
         raise UsageError(
             f"{rows} rows hold {count - 1:,} documents and paddings, but cu_seqlens has room for {layout.max_docs:,} in "
             f"each. Open the dataset with a larger max_docs (at most seq_len, {layout.seq_len:,})."
         )
-    out[:count] = tiles.bounds[first : last + 1] - start
+    out[:count] = segments.bounds[first : last + 1] - start
     out[count:] = stop - start  # documents without tokens, for a size that never changes

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from tokpress.loader.batches.fields import FIELDS
 from tokpress.loader.dataset import PretokenizedDataset
-from tokpress.loader.fields import FIELDS
 from tokpress.loader.loader import Loader
 
 _CHECK_EVERY = 10  # batches between two looks at the clock

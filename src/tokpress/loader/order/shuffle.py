@@ -1,24 +1,37 @@
 """The orders a loader can go in: straight, shuffled, or shuffled by blocks for disks that seek slowly.
 
 In: the number of samples, a seed, the source's name and the epoch. Out: an `Order`; each epoch of each source has its
-own.
+own. An order is a function, not a list: it costs nothing to make, nothing to keep and nothing to enter in the middle.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
-from tokpress.loader.base import Order
-from tokpress.loader.permutation import Permutation
+from tokpress.loader.order.permutation import Permutation
 
 Shuffle = Literal["samples", "blocks", "none"]
 
 WINDOW_BLOCKS = 16  # blocks that are read at the same time and mixed with each other
+
+
+class Order(Protocol):
+    """A way through the samples 0 .. n - 1 that meets each of them once."""
+
+    n: int
+
+    def samples(self, positions: Int64s) -> Int64s:
+        """What stands at these positions."""
+        ...
+
+    def positions(self, samples: Int64s) -> Int64s:
+        """Where these samples stand."""
+        ...
 
 
 def parse_shuffle(shuffle: bool | str) -> Shuffle:

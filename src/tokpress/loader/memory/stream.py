@@ -1,0 +1,128 @@
+"""The documents of a split, end to end, as the loader reads them.
+
+In: the pieces that a packing names. Out: the ranges of shards that hold them, the documents in these, the shards' memory. A
+shard is mapped, and its checksum compared if asked for, when it is first touched; then it stays open.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tokpress.batches import Int64s
+from tokpress.errors import StoreError
+from tokpress.loader.memory.gather import Mapped
+from tokpress.loader.memory.ranges import Ranges, Segments, cut_at_documents, ragged
+from tokpress.loader.memory.read_ahead import ReadAhead, expect_order
+from tokpress.packing.base import Pieces
+from tokpress.store.manifest import verify_hint
+from tokpress.store.reader import Shard, Store
+
+Verify = Literal["size", "first-touch"]  # sizes are always compared
+
+
+class OpenShard(NamedTuple):
+    """A shard's files, mapped and found to be sound."""
+
+    ids: Mapped
+    mask: Mapped | None
+    ends: Int64s
+
+
+class TokenStream:
+    """Of one split. Any number of threads may use it."""
+
+    def __init__(self, store: Store, verify: Verify = "size") -> None:
+        self.store = store
+        self.has_mask = any("mask" in receipt.files for receipt in store.manifest.splits[store.split_name].shards)
+        self.ahead: ReadAhead | None = None  # where rows come from all over
+        self._verify = verify
+        self._open: dict[int, OpenShard] = {}
+        self._lock = threading.Lock()
+        self._token_ends = store.shard_token_ends
+        self._token_starts = np.concatenate(([0], self._token_ends[:-1])).astype(np.int64)
+        self._doc_starts = np.concatenate(([0], store.shard_doc_ends[:-1])).astype(np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Maps and locks stay here: the other process opens, and checks, for itself."""
+        return {"store": self.store, "verify": self._verify, "scattered": self.ahead is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        scattered = state.pop("scattered")
+        self.__init__(**state)  # type: ignore[misc]
+        self.expect(scattered=scattered)
+
+    def expect(self, *, scattered: bool) -> None:
+        """How tokens will be asked for: from all over, or in long ranges, which the system itself reads ahead."""
+        with self._lock:
+            self.ahead = ReadAhead() if scattered else None
+            for shard in self._open.values():
+                self._expect_order(shard)
+
+    def _expect_order(self, shard: OpenShard) -> None:
+        for mapped in (shard.ids, shard.mask):
+            if mapped is not None:
+                expect_order(mapped.array, scattered=self.ahead is not None)
+
+    def shard(self, index: int) -> OpenShard:
+        """A shard whose files are as long as they should be and, if asked for, hold what they should."""
+        shard = self._open.get(index)
+        if shard is None:
+            with self._lock:
+                if index in self._open:  # by another thread, meanwhile
+                    return self._open[index]
+                files = self.store.shard(index)
+                if self._verify == "first-touch":
+                    self._check(files)
+                shard = OpenShard(Mapped(files.ids), None if files.mask is None else Mapped(files.mask), files.ends)
+                self._expect_order(shard)
+                self._open[index] = shard
+        return shard
+
+    def ids(self, index: int) -> Mapped:
+        return self.shard(index).ids
+
+    def mask(self, index: int) -> Mapped | None:
+        """1 where there is to be loss; None: everywhere."""
+        return self.shard(index).mask
+
+    def _check(self, shard: Shard) -> None:
+        for extension, entry in shard.receipt.files.items():
+            storage, key = self.store.storage, shard.receipt.path(extension)
+            if storage.checksum(key) != entry.xxh3:
+                raise StoreError(
+                    f"{storage.location(key)} was changed after the build: its checksum does not match. "
+                    f"{verify_hint(storage)}, "
+                    "then copy that file again or build the store again with --overwrite."
+                )
+
+    def ranges(self, pieces: Pieces) -> Ranges:
+        """Cuts pieces where a shard ends."""
+        first = self._token_ends.searchsorted(pieces.starts, "right")
+        last = self._token_ends.searchsorted(pieces.stops)  # the shard of the last token, as no piece is empty
+        if (first == last).all():
+            begin = self._token_starts[first]
+            return Ranges(pieces.rows, pieces.columns, first, pieces.starts - begin, pieces.stops - pieces.starts)
+        piece, within = ragged(last - first + 1)
+        shards = first[piece] + within
+        starts = np.maximum(pieces.starts[piece], self._token_starts[shards])
+        stops = np.minimum(pieces.stops[piece], self._token_ends[shards])
+        columns = pieces.columns[piece] + starts - pieces.starts[piece]
+        ranges = Ranges(pieces.rows[piece], columns, shards, starts - self._token_starts[shards], stops - starts)
+        return ranges.select(ranges.lengths > 0)  # a shard may have documents, but no tokens
+
+    def segments(self, ranges: Ranges) -> Segments:
+        """Cuts ranges where a document ends."""
+        parts = []
+        for index in np.flatnonzero(np.bincount(ranges.shards)).tolist():
+            here = np.flatnonzero(ranges.shards == index)
+            starts = ranges.starts[here]
+            rows, columns, lengths, docs, offsets = cut_at_documents(
+                self.shard(index).ends, ranges.rows[here], ranges.columns[here], starts, starts + ranges.lengths[here]
+            )
+            parts.append((rows, columns, lengths, docs + self._doc_starts[index], offsets))
+        joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
+        order = np.lexsort((joined[1], joined[0]))
+        return Segments(*(column[order] for column in joined))
