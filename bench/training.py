@@ -136,7 +136,7 @@ def _engines() -> list[Engine]:
         sentencepiece,
         huggingface,
         reference_engine(load_files(ranks), "text"),
-        fast_engine(llama, "text", huggingface.info, huggingface),
+        fast_engine("gigatoken", llama, "text", huggingface),
     ]
 
 

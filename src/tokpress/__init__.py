@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokpress.api import build, open  # noqa: A004
-    from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
     from tokpress.formats.export import export
     from tokpress.formats.import_ import import_tokens
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tokpress.loader.torch_data import make_dataloader
     from tokpress.packing.pack import pack
     from tokpress.store.reader import Store
+    from tokpress.train import train_tokenizer
 
 __version__ = "0.1.0"
 
@@ -44,7 +44,7 @@ _HOMES = {
     "open": "tokpress.api",
     "pack": "tokpress.packing.pack",
     "parallel_tokenize": "tokpress.live.parallel",
-    "train_tokenizer": "tokpress.engines.train",
+    "train_tokenizer": "tokpress.train",
 }
 __all__ = [
     "LiveDataset",

@@ -16,7 +16,6 @@ from tokpress.declare import INTERNAL, Option, Section
 from tokpress.errors import UsageError
 from tokpress.records import SpecialTokenPolicy
 
-EngineChoice = Literal["auto", "gigatoken", "huggingface", "sentencepiece", "tiktoken", "bytes"]
 RecordKind = Literal["text", "json", "record"]
 LossChoice = Literal["all", "assistant", "last"]
 OverlongChoice = Literal["truncate", "drop", "split"]
@@ -81,8 +80,13 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     spec: str  # file, directory, hub id, name of a tiktoken encoding, or "bytes"
     engine: Annotated[
-        EngineChoice,
-        Option("auto: the fast engine if it is proved equal on your own text, else the reference.", "no", live=True),
+        str,
+        Option(
+            "auto: a fast engine if one is proved equal on your own text, else the reference.",
+            "no",
+            kind="engine",
+            live=True,
+        ),
     ] = "auto"
     special_tokens: Annotated[
         SpecialTokenPolicy,

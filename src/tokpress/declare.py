@@ -32,6 +32,7 @@ Kind = Literal[
     "fields",  # a list, or names with commas between
     "paths",  # one or a list; a flag to repeat
     "tokens",  # names and ids; a flag to repeat
+    "engine",  # a name of the table of engines, which installed packages may add to
 ]
 INTERNAL: Final = "no option: one package tells it another"
 

@@ -17,7 +17,6 @@ import msgspec
 from tokpress.config import (
     BadRecordChoice,
     BuildConfig,
-    EngineChoice,
     LossChoice,
     OverlongChoice,
     PinChoice,
@@ -40,7 +39,7 @@ class LiveOptions(TypedDict, total=False):
     text_field: str
     separator: str | None
     max_doc_bytes: int | str
-    engine: EngineChoice
+    engine: str
     special_tokens: SpecialTokenPolicy | None
     bos: bool | None
     eos: bool | None

@@ -127,18 +127,36 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class Parity(msgspec.Struct, frozen=True, kw_only=True):
     """What was compared before the run, and the outcome."""
 
-    outcome: str  # equal, different, unsupported, or not-needed
+    outcome: str  # of the fast engine that was tried first: equal, different, unsupported; not-needed if there is none
     engine: str  # the engine that the run uses
     reference: str
     docs: int = 0
     bytes: int = 0
     difference: Difference | None = None
     detail: str = ""
+    refused: dict[str, str] | msgspec.UnsetType = msgspec.UNSET  # fast engines that are not used, as tried, and why
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        return {} if self.refused is msgspec.UNSET else self.refused
+
+    @property
+    def reason(self) -> str:
+        """Why it is not equal."""
+        return str(self.difference or self.detail)
 
     def __add__(self, other: Parity) -> Parity:
-        """Of two parts of one proof: equal if both are."""
+        """Of two parts of one proof: equal if both are, and of the same engine."""
         found = self if self.outcome != "equal" else other
-        return msgspec.structs.replace(found, docs=self.docs + other.docs, bytes=self.bytes + other.bytes)
+        if found.outcome == "equal" and self.engine != other.engine:
+            detail = f"{self.engine} and {other.engine} are each proved on a part of the sample only"
+            found = msgspec.structs.replace(found, outcome="different", engine=found.reference, detail=detail)
+        return msgspec.structs.replace(
+            found,
+            docs=self.docs + other.docs,
+            bytes=self.bytes + other.bytes,
+            refused=self.refusals | other.refusals or msgspec.UNSET,
+        )
 
 
 class FileEntry(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ def job_for(tokenizer: str | Path, **options: Any) -> Job:
 def engine_for(job: Job, *, fast: bool = False) -> Engine:
     policy = job.config.tokenizer.special_tokens
     reference = reference_engine(job.files, policy)
-    return fast_engine(job.files, policy, reference.info, reference) if fast else reference
+    return fast_engine("gigatoken", job.files, policy, reference) if fast else reference
 
 
 def batch_of(config: BuildConfig, records: Sequence[Any]) -> TextBatch:

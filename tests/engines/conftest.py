@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tokpress.engines import table
+
 from . import samples
+from .plugins import ENGINES, Install
 
 
 @pytest.fixture
@@ -21,6 +26,25 @@ def cl100k_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("openai") / "cl100k_base.tiktoken"
     path.write_bytes(samples.cl100k_ranks())
     return path
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs a package that declares these of the engines above; or what another source has under these names."""
+
+    def package(*names: str, source: str = ENGINES) -> None:
+        (tmp_path / "plugin_engines.py").write_text(source)
+        info = tmp_path / "plugin_engines-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-engines\nVersion: 1.0\n")
+        declared = "".join(f"{name} = plugin_engines:{name}\n" for name in names)
+        (info / "entry_points.txt").write_text(f"[{table.GROUP}]\n{declared}")
+        monkeypatch.syspath_prepend(tmp_path)
+        table.all_engines.cache_clear()
+
+    yield package
+    sys.modules.pop("plugin_engines", None)
+    table.all_engines.cache_clear()
 
 
 def write_files(directory: Path, name: str) -> Path:

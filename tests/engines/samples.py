@@ -25,6 +25,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from tokpress.engines.base import Engine
+from tokpress.engines.fast import FastEngine
 from tokpress.engines.load import fast_engine, reference_engine
 from tokpress.engines.tiktoken import PATTERNS, as_tokenizer_json, parse_ranks, rank_files
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles
@@ -56,7 +57,7 @@ def reference(name: str, policy: SpecialTokenPolicy = "text") -> Engine:
     return _reference(name, policy)
 
 
-def fast(name: str, policy: SpecialTokenPolicy = "text") -> Engine:
+def fast(name: str, policy: SpecialTokenPolicy = "text") -> FastEngine:
     return _fast(name, policy)
 
 
@@ -71,8 +72,8 @@ def _reference(name: str, policy: SpecialTokenPolicy) -> Engine:
 
 
 @cache
-def _fast(name: str, policy: SpecialTokenPolicy) -> Engine:
-    return fast_engine(sample(name).files, policy, reference(name, policy).info)
+def _fast(name: str, policy: SpecialTokenPolicy) -> FastEngine:
+    return fast_engine("gigatoken", sample(name).files, policy, reference(name, policy))
 
 
 @cache
@@ -407,4 +408,5 @@ SENTENCEPIECE_FEW = [  # every option once
     "sp-unigram-unk-bare-nmt_nfkc",
 ]
 UNSUPPORTED = ["wordpiece", "unigram-json"]  # by gigatoken
-FAST = [name for name in (*HUGGINGFACE, *TIKTOKEN) if name not in UNSUPPORTED]
+FAST_PIECES = [name for name in SENTENCEPIECE if name.startswith(("mistral", "sp-bpe-fallback"))]
+FAST = [name for name in (*HUGGINGFACE, *TIKTOKEN, *FAST_PIECES) if name not in UNSUPPORTED]

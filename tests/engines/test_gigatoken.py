@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tokpress.batches import large_strings
-from tokpress.engines.gigatoken import GigatokenEngine
+from tokpress.engines.fast import FastEngine
 from tokpress.engines.load import fast_engine, reference_engine
 from tokpress.engines.tiktoken import PATTERNS, rank_files
 from tokpress.errors import TokenizerError
@@ -15,8 +15,8 @@ from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 from . import samples
 
 
-def load(files: TokenizerFiles, policy: SpecialTokenPolicy = "text") -> GigatokenEngine:
-    return GigatokenEngine(files, policy, reference_engine(files, policy).info)
+def load(files: TokenizerFiles, policy: SpecialTokenPolicy = "text") -> FastEngine:
+    return fast_engine("gigatoken", files, policy, reference_engine(files, policy))
 
 
 class TestSupport:
@@ -41,11 +41,9 @@ class TestSupport:
         with pytest.raises(TokenizerError, match="no fast pretokenizer"):
             load(rank_files(samples.small_ranks(), r"\S+|\s+", {}))
 
-    @pytest.mark.parametrize("kind", ["sentencepiece", "bytes"])
-    def test_it_is_not_used_for_raw_models(self, kind: str) -> None:
-        name = {"sentencepiece": "mistral-v1-real", "bytes": "bytes"}[kind]
-        with pytest.raises(TokenizerError, match=f"gigatoken is not used for {kind} tokenizers"):
-            fast_engine(samples.sample(name).files, "text", samples.reference(name).info)
+    def test_it_is_not_used_for_bytes(self) -> None:
+        with pytest.raises(TokenizerError, match="gigatoken is not used for bytes tokenizers"):
+            fast_engine("gigatoken", samples.sample("bytes").files, "text", samples.reference("bytes"))
 
     @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"model": {"type": "BPE", "vocab": {}, "merges": []}}'])
     def test_what_is_no_tokenizer_is_refused_and_does_not_panic(self, data: bytes) -> None:
@@ -107,7 +105,7 @@ class TestMemory:
 
     def test_a_document_for_the_reference_takes_what_the_reference_takes(self) -> None:
         fast = samples.fast(samples.FAST[0])
-        plain, unsettled = "word " * 2000, f"{self.UNSETTLED} word " * 100
+        plain, unsettled = "word " * 2000, f"{self.UNSETTLED} word " * 10_000
         size = len(plain.encode()) + len(unsettled.encode())
         assert fast.memory_for(large_strings([plain] * 2)) == fast.memory_per_byte * 2 * len(plain)
         reference = reference_engine(samples.sample(samples.FAST[0]).files, "text")

@@ -17,8 +17,8 @@ from tokpress.batches import large_strings
 from tokpress.config import TokenizerConfig
 from tokpress.engines.load import fast_engine, load_files, reference_engine
 from tokpress.engines.tiktoken import PATTERNS
-from tokpress.engines.train import TokenizerModel
 from tokpress.errors import UsageError
+from tokpress.train import TokenizerModel
 
 from . import samples
 from .fuzz import fuzzed
@@ -94,7 +94,7 @@ class TestBytePairs:
     def test_every_pattern_can_be_encoded_fast(self, train: Train, pattern: str) -> None:
         files = load_files(TokenizerConfig(spec=str(train(pattern=pattern))))
         reference = reference_engine(files, "text")
-        fast = fast_engine(files, "text", reference.info)
+        fast = fast_engine("gigatoken", files, "text", reference)
         text = large_strings(fuzzed(2, 300))
         assert fast.encode(text).ids.tolist() == reference.encode(text).ids.tolist()
 

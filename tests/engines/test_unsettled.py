@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tokpress.batches import large_strings
 from tokpress.engines.base import Engine
-from tokpress.engines.gigatoken import GigatokenEngine
+from tokpress.engines.fast import FastEngine
 from tokpress.engines.huggingface import HuggingFaceEngine
-from tokpress.engines.load import reference_engine
+from tokpress.engines.load import fast_engine, reference_engine
 from tokpress.engines.tiktoken import PATTERNS, as_tokenizer_json, rank_files
 from tokpress.engines.unsettled import _CHUNK_BYTES, UNSETTLED, unsettled_documents
 from tokpress.records import TokenizerFiles
@@ -138,10 +138,10 @@ def huggingface(ranks: bytes, patterns: list[str], normalizer: str | None) -> To
     ids=["o200k", "qwen2-nfc", "deepseek"],
 )
 class TestAllOfUnicode:
-    def engines(self, ranks: bytes, patterns: list[str], normalizer: str | None) -> tuple[GigatokenEngine, Engine]:
+    def engines(self, ranks: bytes, patterns: list[str], normalizer: str | None) -> tuple[FastEngine, Engine]:
         files = huggingface(ranks, patterns, normalizer)
         reference = HuggingFaceEngine(files, "text")
-        return GigatokenEngine(files, "text", reference.info), reference
+        return fast_engine("gigatoken", files, "text", reference), reference
 
     def test_on_settled_characters_the_engines_agree(
         self, ranks: bytes, patterns: list[str], normalizer: str | None
@@ -157,7 +157,7 @@ class TestAllOfUnicode:
         """So that the list, and this file, go when it does not."""
         fast, reference = self.engines(ranks, patterns, normalizer)
         text = large_strings(["a\U000323b0a"])
-        assert fast._encode(text, 1).ids.tolist() != reference.encode(text).ids.tolist()
+        assert fast.encoder.encode(text).ids.tolist() != reference.encode(text).ids.tolist()
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k"])
@@ -172,7 +172,7 @@ def test_compositions_that_one_library_does_not_know(ranks: bytes) -> None:
     """NFC makes one character of two; since Unicode 9 there are new ones, in these blocks."""
     files = huggingface(ranks, [PATTERNS["qwen2"]], "NFC")
     reference = HuggingFaceEngine(files, "text")
-    fast = GigatokenEngine(files, "text", reference.info)
+    fast = fast_engine("gigatoken", files, "text", reference)
     blocks = [range(0x11380, 0x113E0), range(0x11900, 0x11960), range(0x16100, 0x16140), range(0x16D40, 0x16D80)]
     pairs = [chr(first) + chr(second) for block in blocks for first in block for second in block]
     marks = range(0x300, 0x370)
@@ -187,7 +187,7 @@ def test_compositions_that_one_library_does_not_know(ranks: bytes) -> None:
 def test_a_document_among_others_is_replaced_alone(ranks: bytes) -> None:
     files = rank_files(ranks, PATTERNS["o200k"], {})
     reference = reference_engine(files, "text")
-    fast = GigatokenEngine(files, "text", reference.info)
+    fast = fast_engine("gigatoken", files, "text", reference)
     for documents in (["1\ua7ce"], ["1\ua7ce", "a"], ["a", "1\ua7ce"], ["", "1\ua7ce", "1\ua7ce", "", *fuzzed(3, 50)]):
         text = large_strings(documents)
         ours, theirs = fast.encode(text), reference.encode(text)

@@ -69,4 +69,15 @@ def test_which_engine_is_loaded() -> None:
     assert loaded("cl100k") is ProvedEngine
     assert loaded("cl100k", engine="huggingface").__name__ == "HuggingFaceEngine"
     assert loaded("wordpiece").__name__ == "HuggingFaceEngine"
-    assert loaded("mistral-v7-real").__name__ == "SentencePieceEngine"
+    assert loaded("mistral-v7-real") is ProvedEngine
+    assert loaded("sp-unigram-fallback-prefix-identity").__name__ == "SentencePieceEngine"
+
+
+def test_what_is_not_worth_a_call_stays_with_the_reference() -> None:
+    """Small batches, of an engine that takes long for a call. (These two differ on the literal.)"""
+    fast = samples.reference("bytes", "parse")
+    proved = ProvedEngine(fast, samples.reference("bytes", "text"), proof_bytes=10)
+    proved.encode(EQUAL)
+    fast.least_bytes = 30
+    assert ids(proved, DIFFERENT) == list(f"plaina {samples.END} b".encode())
+    assert ids(proved, large_strings(["plain" * 10, samples.END])) == [*b"plain" * 10, 256]

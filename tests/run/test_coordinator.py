@@ -312,7 +312,7 @@ def wrong_about(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes the fast engine wrong about documents with this word."""
 
     def make(word: str, *, sampled: bool = True, shift: int = 1) -> None:
-        def fast_engine(files: TokenizerFiles, policy: str, info: TokenizerInfo, reference: Engine) -> Engine:
+        def fast_engine(name: str, files: TokenizerFiles, policy: str, reference: Engine) -> Engine:
             return WrongEngine(reference_engine(files, "text"), word, shift=shift)
 
         monkeypatch.setattr(choice, "fast_engine", fast_engine)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crash.power import Disk
 
 from tokpress.storage.base import Storage, Upload
 from tokpress.storage.conformance import PROMISES, ConformanceError, conform
@@ -15,6 +16,7 @@ from tokpress.storage.memory import MemoryStorage
 KINDS: dict[str, Callable[[Path], Storage]] = {
     "local": LocalStorage,
     "memory": lambda path: MemoryStorage(),
+    "a disk that loses what was not synced": lambda path: LocalStorage(path, Disk()),
 }
 
 

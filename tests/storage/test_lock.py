@@ -226,3 +226,25 @@ class TestRaces:
         monkeypatch.setattr(fcntl, "flock", unsupported)
         with pytest.raises(OSError, match="No locks available"), WriterLock(store):
             pass
+
+
+class TestNoDirectoryCanBe:
+    """An error at once, and not one try after the other for ever."""
+
+    def test_in_proc(self) -> None:
+        with pytest.raises(OSError, match="no directory can be made there"), WriterLock(Path("/proc/tokpress/store")):
+            pass
+
+    def test_behind_a_link_to_nowhere(self, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+        for place in (tmp_path / "link", tmp_path / "link" / "store"):
+            with pytest.raises((FileExistsError, FileNotFoundError)), WriterLock(place):
+                pass
+        assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+    def test_in_a_working_directory_that_was_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "gone").mkdir()
+        monkeypatch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        with pytest.raises(OSError, match=r"no directory can be made there|No such file"), WriterLock(Path("store")):
+            pass

@@ -4,7 +4,8 @@ In: arguments. Out: text for people on standard error, results on standard outpu
 
     build, pack, inspect, verify, export, import_, diagnose, bench, train_tokenizer, demo    one a verb
     options     options that several verbs have
-    supervised  options of `build` for supervised data and splits
+    flags       flags of `build`, from the declarations of config.py
+    config_file --config FILE.toml and --print-config
     show        what a build says to a terminal or a log
     monitor     the table of workers (--monitor)
     printable   text that cannot change the terminal it is shown on

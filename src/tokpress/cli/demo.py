@@ -33,7 +33,7 @@ def command(out: str) -> None:
     import tokpress
     from tokpress.cli.inspect import coloured
     from tokpress.cli.show import ConsoleReporter, err_console, plural, print_summary, safe, size
-    from tokpress.engines.train import train_tokenizer
+    from tokpress.train import train_tokenizer
 
     console = err_console()
     work = Path(out)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tokpress.cli.options import Escaped, Fields, Function, Size, TokenId
+from tokpress.cli.options import EngineName, Escaped, Fields, Function, Size, TokenId
 from tokpress.config import written_size
 from tokpress.declare import Declared, by_group
 from tokpress.options import OPTIONS
@@ -87,6 +87,8 @@ def _settings(option: Declared) -> dict[str, Any]:
             return {"type": TokenId(), "multiple": True, "callback": lambda _ctx, _flag, pairs: dict(pairs)}
         case "share":
             return {"type": str}
+        case "engine":
+            return {"type": EngineName()}
         case "value":
             return _of_type(option)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from tokpress.config import parse_size
+from tokpress.engines.table import engine_names
 from tokpress.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -58,6 +59,20 @@ class TokenId(click.ParamType[tuple[str, int]]):
         if not token or not number.isdecimal():
             self.fail(f"{value!r} is not like '<|endoftext|>=100257'", param, ctx)
         return token, int(number)
+
+
+class EngineName(click.ParamType[str]):
+    """A name from the table of engines. Installed packages may add some: they are looked for when they are needed."""
+
+    name = "engine"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002 - the base class's arguments
+        return f"[{'|'.join(engine_names())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in engine_names():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, engine_names()))}.", param, ctx)
+        return str(value)
 
 
 _SIDES = click.Choice(["left", "right"])

@@ -190,7 +190,8 @@ def parity_line(parity: Parity) -> str:
         case "equal":
             return f"{parity.engine}, [green]proved equal[/] to {parity.reference} on {compared}"
         case "different":
-            return f"{parity.engine} [yellow](gigatoken differs from it and is not used)[/]"
+            names = ", ".join(parity.refusals) or "gigatoken"  # which a store written before did not have to say
+            return f"{parity.engine} [yellow]({safe(names)} differs from it and is not used)[/]"
         case "unsupported":
             return f"{parity.engine} [dim]({safe(parity.detail)})[/]"
     return f"{parity.engine}, the reference itself"

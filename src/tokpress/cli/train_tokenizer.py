@@ -47,7 +47,7 @@ Examples:
 def command(inputs: tuple[str, ...], **options: Any) -> None:
     """Train a tokenizer on text drawn from all over INPUTS, and write it to --out."""
     from tokpress.cli.show import err_console, safe
-    from tokpress.engines.train import train_tokenizer
+    from tokpress.train import train_tokenizer
 
     console = err_console()
     with console.status(f"training {options['vocab_size']:,} tokens"):

@@ -1,6 +1,6 @@
 """What an engine is.
 
-In: `pa.LargeStringArray`. Out: `TokenBatch` with u32 ids. An engine adds no BOS or EOS; `framing` does.
+In: `pa.LargeStringArray`. Out: `TokenBatch` with u32 ids. An engine adds no BOS or EOS; `documents.frame` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Engine(Protocol):
     name: str
     info: TokenizerInfo
     memory_per_byte: int = 140  # held, at the worst, to encode a byte of text: measured on one long document
-    releases_lock: bool = True  # other Python threads run while it encodes: measured, too
+    least_bytes: int = 0  # of text that are worth a call, if it is a fast one: its reference is sooner done with less
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
         """Documents -> ids, in order, on up to so many threads; the result does not depend on their number."""

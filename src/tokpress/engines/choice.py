@@ -1,23 +1,23 @@
 """Which engine a run uses.
 
-In: a tokenizer, what the user asked for, a sample of the inputs. Out: the fast engine if it is supported and proved equal,
-else the reference; and the record of how that was found.
+In: a tokenizer, what the user asked for, a sample of the inputs. Out: the first fast engine that takes the tokenizer and is
+proved equal, else the reference; and the record of how that was found, with each fast engine that is not used and why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pyarrow as pa
 
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine
-from tokpress.engines.load import FAST_KINDS, fast_engine
+from tokpress.engines.load import fast_engine
 from tokpress.engines.parity import ALL, check_parity
+from tokpress.engines.table import AUTO, fast_for, reference_for
 from tokpress.errors import ParityError, TokenizerError
 from tokpress.records import Parity, TokenizerFiles
-
-FAST = "gigatoken"
 
 
 def choose_engine(
@@ -28,33 +28,37 @@ def choose_engine(
     part: slice = ALL,
 ) -> tuple[Engine, Parity]:
     asked = config.engine
-    if asked not in ("auto", FAST, reference.name):
+    candidates = fast_for(files.kind, asked)
+    if asked not in (AUTO, reference.name) and not candidates:
         raise TokenizerError(
             f"--engine {asked} cannot be used for a {reference.name} tokenizer. Use --engine auto, or {reference.name}."
         )
-    if asked == reference.name or (asked == "auto" and files.kind not in FAST_KINDS):
-        return reference, Parity(outcome="not-needed", engine=reference.name, reference=reference.name)
-    try:
-        fast = fast_engine(files, config.special_tokens, reference.info, reference)
-    except TokenizerError as error:
-        if asked == FAST:
-            raise
-        return reference, Parity(
-            outcome="unsupported", engine=reference.name, reference=reference.name, detail=str(error)
-        )
-    parity = check_parity(fast, reference, sample, part)
-    if parity.outcome == "equal":
-        return fast, parity
-    if asked == FAST:
-        raise ParityError(
-            f"gigatoken and {reference.name} encode this tokenizer differently: {parity.difference}. "
-            f"Use the reference: --engine {reference.name}"
-        )
-    return reference, parity
+    tried: list[Parity] = []
+    refused: dict[str, str] = {}
+    for spec in candidates:
+        try:
+            fast = fast_engine(spec.name, files, config.special_tokens, reference)
+        except TokenizerError as error:
+            if asked == spec.name:
+                raise
+            parity = Parity(outcome="unsupported", engine=reference.name, reference=reference.name, detail=str(error))
+        else:
+            parity = check_parity(fast, reference, sample, part)
+            if parity.outcome == "equal":
+                return fast, msgspec.structs.replace(parity, refused=refused or msgspec.UNSET)
+            if asked == spec.name:
+                raise ParityError(
+                    f"{asked} and {reference.name} encode this tokenizer differently: {parity.reason}. "
+                    f"Use the reference: --engine {reference.name}"
+                )
+        tried.append(parity)
+        refused[spec.name] = parity.reason
+    none = Parity(outcome="not-needed", engine=reference.name, reference=reference.name)
+    return reference, msgspec.structs.replace(tried[0] if tried else none, refused=refused or msgspec.UNSET)
 
 
 def engine_named(name: str, files: TokenizerFiles, config: TokenizerConfig, reference: Engine) -> Engine:
     """The engine that another worker chose."""
-    if name != FAST:
+    if name == reference_for(files.kind).name:
         return reference
-    return fast_engine(files, config.special_tokens, reference.info, reference)
+    return fast_engine(name, files, config.special_tokens, reference)

@@ -7,39 +7,28 @@ encoding; "bytes". Out: `TokenizerFiles`, then the reference engine and, where t
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
 
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine
+from tokpress.engines.fast import FastEngine
+from tokpress.engines.table import fast_for, reference_for
 from tokpress.errors import TokenizerError
-from tokpress.records import SpecialTokenPolicy, TokenizerFiles, TokenizerInfo
+from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
-_REFERENCES = {  # kind -> module, class; imported when first used
-    "huggingface": ("tokpress.engines.huggingface", "HuggingFaceEngine"),
-    "sentencepiece": ("tokpress.engines.sentencepiece", "SentencePieceEngine"),
-    "tiktoken": ("tokpress.engines.tiktoken", "TiktokenEngine"),
-    "bytes": ("tokpress.engines.bytes", "BytesEngine"),
-}
-FAST_KINDS = ("huggingface", "tiktoken")  # gigatoken is not equal to Google's library on raw `.model` files
 _IN_A_DIRECTORY = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
 
 def reference_engine(files: TokenizerFiles, policy: SpecialTokenPolicy) -> Engine:
-    module, name = _REFERENCES[files.kind]
-    engine: Engine = getattr(import_module(module), name)(files, policy)
+    engine: Engine = reference_for(files.kind).load()(files, policy)
     return engine
 
 
-def fast_engine(
-    files: TokenizerFiles, policy: SpecialTokenPolicy, info: TokenizerInfo, reference: Engine | None = None
-) -> Engine:
-    """Raises TokenizerError if gigatoken does not take this tokenizer. It shares a reference that is loaded already."""
-    from tokpress.engines.gigatoken import GigatokenEngine
-
-    if files.kind not in FAST_KINDS:
-        raise TokenizerError(f"gigatoken is not used for {files.kind} tokenizers: the reference library encodes them.")
-    return GigatokenEngine(files, policy, info, reference)
+def fast_engine(name: str, files: TokenizerFiles, policy: SpecialTokenPolicy, reference: Engine) -> FastEngine:
+    """Raises TokenizerError if there is no such engine for this tokenizer, or if it does not take it."""
+    for spec in fast_for(files.kind, name):
+        return FastEngine(spec.name, spec.load()(files, policy), reference)
+    raise TokenizerError(f"{name} is not used for {files.kind} tokenizers: the reference library encodes them.")
 
 
 def load_files(config: TokenizerConfig) -> TokenizerFiles:

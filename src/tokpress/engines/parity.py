@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tokpress.batches import Int64s, TextBatch, TokenBatch, string_buffers, text_bytes
 from tokpress.engines.base import Engine
-from tokpress.errors import ParityError
+from tokpress.errors import ParityError, TokenizerError
 from tokpress.hashing import GOLDEN, mix
 from tokpress.records import Difference, Parity
 
@@ -63,22 +63,29 @@ def check_parity(fast: Engine, reference: Engine, sample: Iterable[pa.LargeStrin
     """Encodes the nasty strings and the sample twice, up to the first difference; or a `part` of them, where several
     workers share the proof."""
     docs = compared = 0
+    found: Difference | TokenizerError | None = None
     added_tokens = getattr(reference, "added_tokens", reference.info.special_tokens)  # some are no special ones
     nasty = pa.array(nasty_texts(added_tokens), pa.large_string())
     for text in (nasty, *sample)[part]:
-        difference = compare(fast.encode(text), reference.encode(text), text)
+        expected = reference.encode(text)
+        try:
+            found = compare(fast.encode(text), expected, text)
+        except TokenizerError as error:
+            found = error
         docs += len(text)
         compared += text_bytes(text)
-        if difference is not None:
-            return Parity(
-                outcome="different",
-                engine=reference.name,
-                reference=reference.name,
-                docs=docs,
-                bytes=compared,
-                difference=difference,
-            )
-    return Parity(outcome="equal", engine=fast.name, reference=reference.name, docs=docs, bytes=compared)
+        if found is not None:
+            break
+    outcome = "equal" if found is None else "different" if isinstance(found, Difference) else "unsupported"
+    return Parity(
+        outcome=outcome,
+        engine=fast.name if found is None else reference.name,
+        reference=reference.name,
+        docs=docs,
+        bytes=compared,
+        difference=found if isinstance(found, Difference) else None,
+        detail=str(found) if isinstance(found, TokenizerError) else "",
+    )
 
 
 def compare(fast: TokenBatch, reference: TokenBatch, text: pa.LargeStringArray) -> Difference | None:

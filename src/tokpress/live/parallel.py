@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import TokenBatch, large_strings
-from tokpress.config import EngineChoice, TokenizerConfig
+from tokpress.config import TokenizerConfig
 from tokpress.documents.frame import frame_for
 from tokpress.engines.base import Engine
 from tokpress.engines.load import load_files
@@ -44,7 +44,7 @@ _KEPT_POOLS = 4  # of `parallel_tokenize`
 class TokenizerOptions(TypedDict, total=False):
     """How a tokenizer treats a text, as for `tokpress build`; but nothing is put around it unless it is asked for."""
 
-    engine: EngineChoice
+    engine: str
     special_tokens: SpecialTokenPolicy
     pattern: str | None
     added_tokens: dict[str, int]

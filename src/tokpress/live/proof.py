@@ -48,10 +48,11 @@ class ProvedEngine(Engine):
         return self.reference.name if self._differs or self._left > 0 else self.fast.name
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
-        if not self._differs and self._left <= 0:
+        proving = not self._differs and self._left > 0
+        if not (self._differs or proving) and text_bytes(text) >= self.fast.least_bytes:
             return self.fast.encode(text, threads=threads)
         tokens = self.reference.encode(text, threads=threads)
-        if not self._differs:
+        if proving:
             self._compare(text, tokens)
         return tokens
 

@@ -12,8 +12,9 @@ from typing import Any, cast
 from tokpress.batches import TextBatch, TokenBatch
 from tokpress.documents.frame import frame_for
 from tokpress.engines.choice import choose_engine
-from tokpress.engines.load import FAST_KINDS, load_files, reference_engine
+from tokpress.engines.load import load_files, reference_engine
 from tokpress.engines.parity import Auditor
+from tokpress.engines.table import fast_for
 from tokpress.errors import UsageError
 from tokpress.live.encoder import Encoder
 from tokpress.machine import usable_cores
@@ -54,7 +55,7 @@ class LiveTokens:
         reference = reference_engine(files, config.tokenizer.special_tokens)
         sample = sample_texts(self.inputs, self.read, total_bytes=_SAMPLE_BYTES, max_doc_bytes=_SAMPLE_DOC_BYTES)
         engine, self.parity = choose_engine(
-            files, config.tokenizer, reference, list(sample) if files.kind in FAST_KINDS else []
+            files, config.tokenizer, reference, list(sample) if fast_for(files.kind, config.tokenizer.engine) else []
         )
         self.encoder = Encoder(engine, workers=max(usable_cores() - 1, 1) if workers is None else workers)
         audited = engine is not reference and config.check.audit_rate > 0

@@ -18,6 +18,7 @@ from tokpress.documents.frame import frame_for
 from tokpress.documents.splits import VAL, check_split, threshold_for
 from tokpress.documents.templates import check_template, load_template, reading
 from tokpress.engines.load import load_files
+from tokpress.engines.table import engine_names
 from tokpress.errors import NotEnoughMemory, UsageError
 from tokpress.machine import cpu_sets, usable_cores
 from tokpress.options import check_bounds
@@ -205,6 +206,10 @@ def check_options(config: BuildConfig, inputs: Sequence[str] = ()) -> None:
         msgspec.convert(msgspec.to_builtins(config), BuildConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"wrong option: {error}. See: tokpress build --help") from None
+    if config.tokenizer.engine not in engine_names():
+        raise UsageError(
+            f"--engine {config.tokenizer.engine!r} is not known. Choose one of {', '.join(engine_names())}."
+        )
     reject_limit(config.check.max_rejects, 0)
     check_bounds(config)
     check_template(config.template)

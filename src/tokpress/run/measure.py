@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -19,6 +21,7 @@ from tokpress.batches import TokenBatch, text_bytes
 from tokpress.config import ReadConfig, TokenizerConfig
 from tokpress.engines.base import concat_tokens
 from tokpress.engines.load import fast_engine, load_files, reference_engine
+from tokpress.engines.table import fast_for
 from tokpress.errors import TokenizerError
 from tokpress.figure import new_figure
 from tokpress.machine import usable_cores
@@ -46,7 +49,7 @@ class WorkersRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoder_rates(inputs: Sequence[str], tokenizer: str, options: dict[str, Any]) -> list[EncoderRate]:
-    """The reference one by one, in a batch and as one long string; then the fast engine, if there is one."""
+    """The reference one by one, in a batch and as one long string; then the fast engines, if there are any."""
     read = ReadConfig(**options)
     files = load_files(TokenizerConfig(spec=tokenizer))
     reference = reference_engine(files, "text")
@@ -61,12 +64,11 @@ def encoder_rates(inputs: Sequence[str], tokenizer: str, options: dict[str, Any]
         f"{reference.name}, batch on {cores} threads": lambda: reference.encode(text, threads=cores),
         f"{reference.name}, concatenated": lambda: reference.encode(one_string),
     }
-    try:
-        fast = fast_engine(files, "text", reference.info, reference)
-    except TokenizerError:
-        pass  # there is none for this tokenizer
-    else:
-        ways |= {f"{fast.name}, first time": lambda: fast.encode(text), f"{fast.name}, warm": lambda: fast.encode(text)}
+    for spec in fast_for(files.kind):
+        with suppress(TokenizerError):  # it does not take this tokenizer
+            fast = fast_engine(spec.name, files, "text", reference)
+            for way in ("first time", "warm"):
+                ways[f"{spec.name}, {way}"] = partial(fast.encode, text)
     expected = reference.encode(text)
     rates = []
     for way, encode in ways.items():

@@ -25,9 +25,10 @@ from tokpress.documents.shape import Shaper, first_records
 from tokpress.documents.splits import Splitter
 from tokpress.documents.templates import reading
 from tokpress.engines.base import Engine, concat_tokens
-from tokpress.engines.choice import FAST, choose_engine, engine_named
-from tokpress.engines.load import FAST_KINDS, reference_engine
+from tokpress.engines.choice import choose_engine, engine_named
+from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import Auditor
+from tokpress.engines.table import fast_for
 from tokpress.errors import TokenizerError
 from tokpress.records import ON_REQUEST, Input, Reject, Slice
 from tokpress.run.budget import READ_COST
@@ -121,15 +122,21 @@ class Worker:
             parity=parity,
             first_document=self._first_document(sample[0][:1]) if sample else None,
             footprint=psutil.Process().memory_info().rss,
-            memory_per_byte=self._engine.memory_per_byte + self._shaper.memory_per_byte,
+            memory_per_byte=self._memory_per_byte() + self._shaper.memory_per_byte,
         )
+
+    def _memory_per_byte(self) -> int:
+        """Where several fast engines are tried, those who prove another part may find another one; then it is the
+        reference that is used."""
+        several = len(fast_for(self._job.files.kind, self._job.config.tokenizer.engine)) > 1
+        return max(self._engine.memory_per_byte, self._reference.memory_per_byte if several else 0)
 
     def preload(self) -> None:
         """Loads what will very likely be chosen, while another worker finds out."""
         tokenizer = self._job.config.tokenizer
-        if tokenizer.engine in ("auto", FAST) and self._job.files.kind in FAST_KINDS:
+        for spec in fast_for(self._job.files.kind, tokenizer.engine)[:1]:
             with suppress(TokenizerError):  # then it will not be chosen either
-                self._engine = engine_named(FAST, self._job.files, tokenizer, self._reference)
+                self._engine = engine_named(spec.name, self._job.files, tokenizer, self._reference)
 
     def _first_document(self, text: pa.LargeStringArray) -> FirstDocument:
         ids, decode = self._frame.apply(self._reference.encode(text)).ids, self._reference.decode

@@ -87,6 +87,9 @@ class Storage(ABC):
 
     url: str  # what a user would type to name the root
 
+    def __str__(self) -> str:
+        return self.url
+
     def location(self, key: str) -> str:
         """An object as messages name it."""
         return f"{self.url}/{key}" if key else self.url

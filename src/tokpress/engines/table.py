@@ -1,0 +1,96 @@
+"""Which engines there are.
+
+In: the table below, and what installed packages add to it: each entry point of the group `tokpress.engines` is an
+`EngineSpec`. Out: for a kind of tokenizer its reference, and the fast engines in the order in which they are tried. An
+engine's own module is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from tokpress.errors import TokenizerError
+
+AUTO = "auto"  # for --engine: the first fast one that is proved equal, else the reference
+GROUP = "tokpress.engines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    name: str  # as in --engine
+    kinds: tuple[str, ...]  # of tokenizers that it encodes, see TokenizerFiles
+    role: Literal["reference", "fast"]  # what defines the ids; or what is used where it is proved equal to that
+    make: str  # "module:name"; called with files and policy it returns an Engine or, if it is fast, a FastEncoder
+    rank: int = 0  # of fast ones: the lowest is tried first
+
+    def load(self) -> Callable[..., Any]:
+        module, _, name = self.make.partition(":")
+        try:
+            maker: Callable[..., Any] = getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise TokenizerError(f"the engine {self.name} cannot be imported: {error}. Install it again.") from error
+        return maker
+
+
+_OURS = (
+    EngineSpec(
+        name="gigatoken",
+        kinds=("huggingface", "sentencepiece", "tiktoken"),
+        role="fast",
+        make="tokpress.engines.gigatoken:load",
+    ),
+    EngineSpec(
+        name="huggingface",
+        kinds=("huggingface",),
+        role="reference",
+        make="tokpress.engines.huggingface:HuggingFaceEngine",
+    ),
+    EngineSpec(
+        name="sentencepiece",
+        kinds=("sentencepiece",),
+        role="reference",
+        make="tokpress.engines.sentencepiece:SentencePieceEngine",
+    ),
+    EngineSpec(name="tiktoken", kinds=("tiktoken",), role="reference", make="tokpress.engines.tiktoken:TiktokenEngine"),
+    EngineSpec(name="bytes", kinds=("bytes",), role="reference", make="tokpress.engines.bytes:BytesEngine"),
+)
+
+
+@cache
+def all_engines() -> tuple[EngineSpec, ...]:
+    specs = [*_OURS]
+    for entry in entry_points(group=GROUP):
+        try:
+            spec = entry.load()
+        except Exception as error:  # noqa: BLE001 - whatever a package does when it is imported
+            spec = error
+        if not isinstance(spec, EngineSpec) or spec.name in (AUTO, *(known.name for known in specs)):
+            package = entry.dist.name if entry.dist else entry.value
+            reason = f"its name {spec.name!r} is taken" if isinstance(spec, EngineSpec) else f"no EngineSpec: {spec!r}"
+            raise TokenizerError(
+                f"the engine {entry.name!r} of the package {package} cannot be used: {reason}. Remove it."
+            )
+        specs.append(spec)
+    return tuple(specs)
+
+
+def engine_names() -> list[str]:
+    """What may be asked for."""
+    return [AUTO, *(spec.name for spec in all_engines())]
+
+
+def reference_for(kind: str) -> EngineSpec:
+    return next(spec for spec in all_engines() if spec.role == "reference" and kind in spec.kinds)
+
+
+def fast_for(kind: str, asked: str = AUTO) -> list[EngineSpec]:
+    """Fast engines for such a tokenizer, in the order in which they are tried: all, or the one that is asked for."""
+    found = [
+        spec for spec in all_engines() if spec.role == "fast" and kind in spec.kinds and asked in (AUTO, spec.name)
+    ]
+    return sorted(found, key=lambda spec: spec.rank)
