@@ -7,7 +7,8 @@ must notice. Out: a line for each mutation and the number that survived, which i
     python tests/mutations/run.py --only packing     those whose file or effect says so
     python tests/mutations/run.py --count 10 --seed 3
 
-A mutation counts as killed when one of its tests fails; tests that cannot even be collected prove nothing.
+A mutation counts as killed when one of its tests fails; tests that cannot even be collected prove nothing, nor do those that
+fail without it: all of them are run once on the package as it is, before anything is changed.
 """
 
 from __future__ import annotations
@@ -64,17 +65,29 @@ def outcome(mutation: Mutation) -> str:
         shutil.copytree(ROOT / "src", mutated, ignore=shutil.ignore_patterns("__pycache__"))
         place = mutated / "tokpress" / mutation.file
         place.write_text(mutation.apply(place.read_text("utf-8")), "utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"--timeout={_SECONDS}"]
-        done = subprocess.run(
-            [*command, f"--basetemp={directory}/pytest", *(f"tests/{test}" for test in mutation.tests)],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(mutated), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-        )
+        done = _run(mutation.tests, mutated, Path(directory), "-x")
     if done.returncode == _KILLED:
         return "killed"
     return "survived" if done.returncode == _SURVIVED else f"not run: {done.stdout.strip().splitlines()[-1:]}"
+
+
+def failures(chosen: Sequence[Mutation]) -> str:
+    """What their tests say of the package as it is; nothing, if they pass."""
+    with tempfile.TemporaryDirectory(prefix="tokpress-mutation-") as directory:
+        tests = sorted({test for mutation in chosen for test in mutation.tests})
+        done = _run(tests, ROOT / "src", Path(directory), "--tb=short")
+    return "" if done.returncode == _SURVIVED else done.stdout
+
+
+def _run(tests: Sequence[str], source: Path, directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_SECONDS}", *options]
+    return subprocess.run(
+        [*command, f"--basetemp={directory}/pytest", *(f"tests/{test}" for test in tests)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,6 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [mutation for mutation in mutations() if options.only in mutation.name]
     if options.count is not None:
         chosen = random.Random(options.seed).sample(chosen, min(options.count, len(chosen)))
+    if chosen and (failed := failures(chosen)):
+        print(f"{failed}\nThese tests fail without any mutation: they would prove nothing.")
+        return 1
     alive = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for mutation, became in zip(chosen, pool.map(outcome, chosen), strict=True):

@@ -7,7 +7,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -268,7 +267,7 @@ class Unit:
 
     def run(self, **changes: Any) -> list[Receipt]:
         self.heard.clear()
-        self.worker.run(replace(self.task, **changes), self.heard.append)
+        self.worker.run(msgspec.structs.replace(self.task, **changes), self.heard.append)
         self.worker.settle(self.heard.append)
         done = self.heard.pop()
         assert isinstance(done, Done)
