@@ -74,7 +74,7 @@ TYPED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "profile": (["--profile", "p"], {"profile": "p"}),
     "overwrite": (["--overwrite"], {"overwrite": True}),
 }
-OF_THE_COMMAND = {"inputs", "as_json", "quiet", "dry_run", "monitor"}  # what it shows, and how
+OF_THE_COMMAND = {"inputs", "as_json", "quiet", "dry_run", "monitor", "events"}  # what it shows, and how
 
 SOURCE = [
     *({"meta": {"body": text}} for text in ("one", "", "zwei<|endoftext|>", "three " * 50)),
@@ -93,8 +93,8 @@ class TestNames:
             "Store",
             "TokpressError",
         ]
-        functions = ["build", "export", "import_tokens", "load_pretokenized_dataset", "make_dataloader", "open", "pack"]
-        functions += ["parallel_tokenize", "train_tokenizer"]
+        functions = ["build", "events", "export", "import_tokens", "load_pretokenized_dataset", "make_dataloader", "open"]
+        functions += ["pack", "parallel_tokenize", "read_events", "train_tokenizer"]
         assert tokpress.__all__ == [*classes, "__version__", *functions]
         assert dir(tokpress) == tokpress.__all__
 
@@ -134,7 +134,7 @@ class TestSameOptions:
     def test_build_takes_what_the_command_takes(self) -> None:
         keywords = set(inspect.signature(tokpress.build).parameters) - {"options"} | set(BuildOptions.__annotations__)
         assert keywords - options_of(build_command) == {"batch_bytes", "reporter"}
-        assert options_of(build_command) - keywords == {"as_json", "quiet", "dry_run", "monitor"}
+        assert options_of(build_command) - keywords == {"as_json", "quiet", "dry_run", "monitor", "events"}
 
     def test_each_of_them_is_known(self) -> None:
         for name in BuildOptions.__annotations__:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tokpress.loader.pairs import load_pretokenized_dataset
     from tokpress.loader.torch_data import make_dataloader
     from tokpress.packing.pack import pack
+    from tokpress.run import events
+    from tokpress.run.event_log import read_events
     from tokpress.store.reader import Store
 
 __version__ = "0.1.0"
@@ -44,6 +46,7 @@ _HOMES = {
     "open": "tokpress.api",
     "pack": "tokpress.packing.pack",
     "parallel_tokenize": "tokpress.live.parallel",
+    "read_events": "tokpress.run.event_log",
     "train_tokenizer": "tokpress.engines.train",
 }
 __all__ = [
@@ -56,6 +59,7 @@ __all__ = [
     "TokpressError",
     "__version__",
     "build",
+    "events",
     "export",
     "import_tokens",
     "load_pretokenized_dataset",
@@ -63,11 +67,14 @@ __all__ = [
     "open",
     "pack",
     "parallel_tokenize",
+    "read_events",
     "train_tokenizer",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "events":
+        return import_module("tokpress.run.events")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'tokpress' has no attribute {name!r}")

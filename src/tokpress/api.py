@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from tokpress.options import BuildOptions, PathLike, as_list, build_config
 from tokpress.run.coordinator import build_store, make_job
+from tokpress.run.events import Listener
 from tokpress.run.messages import Prepared
-from tokpress.run.progress import Reporter
 from tokpress.storage import open_storage
 from tokpress.store.reader import Store, open_store
 
@@ -25,10 +25,14 @@ def build(
     tokenizer: PathLike,
     out: PathLike,
     overwrite: bool = False,
-    reporter: Reporter | None = None,
+    reporter: Listener | None = None,
     **options: Unpack[BuildOptions],
 ) -> Store:
-    """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped."""
+    """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped.
+
+    `reporter` hears what happens, as typed events (`docs/events.md`): a function, or anything with `on(event)`;
+    `tokpress.events.join` makes one of several.
+    """
     return build_store(as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
 
 

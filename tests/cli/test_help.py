@@ -36,6 +36,7 @@ FLAGS = {
             "--drop-empty",
             "--dry-run",
             "--monitor",
+            "--events",
             "--profile",
             "--overwrite",
             "--json",
