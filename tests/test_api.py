@@ -93,8 +93,16 @@ class TestNames:
             "Store",
             "TokpressError",
         ]
-        functions = ["build", "events", "export", "import_tokens", "load_pretokenized_dataset", "make_dataloader", "open"]
-        functions += ["pack", "parallel_tokenize", "read_events", "train_tokenizer"]
+        functions = [
+            "build",
+            "events",
+            "export",
+            "import_tokens",
+            "load_pretokenized_dataset",
+            "make_dataloader",
+            "open",
+        ]
+        functions += ["pack", "parallel_tokenize", "read_events", "train_tokenizer", "view"]
         assert tokpress.__all__ == [*classes, "__version__", *functions]
         assert dir(tokpress) == tokpress.__all__
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tokpress import view
     from tokpress.api import build, open  # noqa: A004
     from tokpress.engines.train import train_tokenizer
     from tokpress.errors import TokpressError
@@ -49,6 +50,7 @@ _HOMES = {
     "read_events": "tokpress.run.event_log",
     "train_tokenizer": "tokpress.engines.train",
 }
+_MODULES = {"events": "tokpress.run.events", "view": "tokpress.view"}
 __all__ = [
     "LiveDataset",
     "Loader",
@@ -69,12 +71,13 @@ __all__ = [
     "parallel_tokenize",
     "read_events",
     "train_tokenizer",
+    "view",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "events":
-        return import_module("tokpress.run.events")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'tokpress' has no attribute {name!r}")

@@ -158,7 +158,7 @@ def command(
         return
     with telling(console, reporter, events) as told:
         store = build(list(inputs), reporter=told, overwrite=overwrite, **options)
-    print_summary(console, store.manifest)
+    print_summary(console, store.summary(lengths=False))
     path = safe(store.path)
     if store.manifest.totals.rejected:
         console.print(f"\nLook at the rejected records: [bold]{path}/rejects/[/]")

@@ -54,7 +54,7 @@ def command(out: str) -> None:
     store = tokpress.build(
         inputs, tokenizer=tokenizer, out=work / "tokens", overwrite=True, reporter=ConsoleReporter(console)
     )
-    print_summary(console, store.manifest)
+    print_summary(console, store.summary(lengths=False))
 
     console.rule("3. tokpress verify")
     report = store.verify()

@@ -12,10 +12,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from tokpress.cli.printable import printable
-from tokpress.records import Manifest, Parity, RunFacts
+from tokpress.records import Parity, RunFacts
 from tokpress.run import events
 from tokpress.run.event_log import EventLog
 from tokpress.run.events import Event, Reporter, join
+from tokpress.store.summary import StoreSummary
 
 _BAR_SECONDS = 0.5
 _LINE_SECONDS = 10.0
@@ -196,37 +197,33 @@ def parity_line(parity: Parity | events.Proved) -> str:
     return f"{parity.engine}, the reference itself"
 
 
-def _print_splits(console: Console, manifest: Manifest) -> None:
+def _print_splits(console: Console, summary: StoreSummary) -> None:
     """What supervised data and splits add to a summary."""
-    splits = manifest.splits.values()
-    if any(split.learned is not None for split in splits):
-        learned, tokens = sum(split.learned or 0 for split in splits), sum(split.tokens for split in splits)
-        print_fact(console, "learned", f"{plural(learned, 'token')}, {learned / max(tokens, 1):.0%} of them")
+    splits = summary.splits.values()
+    if (learned := summary.all_learned) is not None:
+        share = learned / max(summary.all_tokens, 1)
+        print_fact(console, "learned", f"{plural(learned, 'token')}, {share:.0%} of them")
     if truncated := sum(split.truncated for split in splits):
         print_fact(console, "", f"{plural(truncated, 'record')} truncated to --max-length")
     if continued := sum(split.continued for split in splits):
         print_fact(console, "", f"{plural(continued, 'document')} more, from records that were split at --max-length")
-    if len(manifest.splits) > 1:
-        shares = (f"{safe(name)} {plural(split.docs, 'document')}" for name, split in manifest.splits.items())
+    if len(summary.splits) > 1:
+        shares = (f"{safe(name)} {plural(split.docs, 'document')}" for name, split in summary.splits.items())
         print_fact(console, "splits", ", ".join(shares))
 
 
-def print_summary(console: Console, manifest: Manifest) -> None:
+def print_summary(console: Console, summary: StoreSummary) -> None:
     """A finished build, for people."""
-    run = manifest.run
-    totals = manifest.totals
-    tokens = sum(split.tokens for split in manifest.splits.values())
-    print_fact(
-        console, "documents", f"{totals.written:,} written + {totals.rejected:,} rejected = {totals.read:,} read"
-    )
-    for reason, count in manifest.rejects.items():
+    counts = f"{summary.written:,} written + {summary.rejected:,} rejected = {summary.read:,} read"
+    print_fact(console, "documents", counts)
+    for reason, count in summary.rejects.items():
         print_fact(console, "", f"[yellow]{count:,} {reason}[/]")
-    print_fact(console, "tokens", f"{tokens:,} ({manifest.dtype})")
-    _print_splits(console, manifest)
-    if not run.is_import:
-        _print_run(console, run)
-    if manifest.audit.docs:
-        audited = plural(manifest.audit.docs, "document")
+    print_fact(console, "tokens", f"{summary.all_tokens:,} ({summary.dtype})")
+    _print_splits(console, summary)
+    if not summary.run.is_import:
+        _print_run(console, summary.run)
+    if summary.audited_docs:
+        audited = plural(summary.audited_docs, "document")
         print_fact(console, "audit", f"{audited} encoded twice during the run, [green]all equal[/]")
 
 
