@@ -89,3 +89,5 @@ class TestSequence:
         ]
         assert [token.loss for token in view.tokens] == expected == view.loss_mask
         assert {True, False} <= set(expected)
+        part = view_sequence(store, 0, seq_len=32, first=5, count=20)
+        assert [token.loss for token in part.tokens] == expected[5:25]

@@ -13,7 +13,7 @@ In: a `BuildConfig` and what a user named as inputs. Out: a store. This is the o
     budget        memory and cores -> how many workers, and how much text at a time
     gate          large records take turns
     events        what a caller is told while it runs
-    event_log     --events FILE
+    event_log     --events FILE: written, and read back
     clock         where a worker's time goes
     tally         the counters of a run
     profiles      --profile FILE
