@@ -21,8 +21,8 @@ from tokpress.documents.frame import frame_for
 from tokpress.engines.load import load_files
 from tokpress.options import build_config
 from tokpress.records import SHARDS, Plan
+from tokpress.run.events import Event, Resuming
 from tokpress.run.plan import make_plan
-from tokpress.run.progress import Reporter
 from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import discover
 from tokpress.storage.local import LocalStorage
@@ -34,15 +34,19 @@ LINE = '{"text": "a document"}\n'
 UNIT_BYTES = len(LINE)
 
 
-class Clock(Reporter):
+class Clock:
     """Notes when the run knows what is left, and stops it there."""
 
     def __init__(self) -> None:
         self.began = perf_counter()
 
-    def resuming(self, *, units: int, units_left: int, docs: int) -> None:
+    def on(self, event: Event) -> None:
+        if not isinstance(event, Resuming):
+            return
         print(f"| whole start, tokenizer and processes included | {perf_counter() - self.began:.2f} |")
-        print(f"\n{units - units_left:,} of {units:,} units and {docs:,} documents were done already")
+        print(
+            f"\n{event.units - event.units_left:,} of {event.units:,} units and {event.docs:,} documents were done already"
+        )
         raise KeyboardInterrupt
 
 

@@ -81,6 +81,7 @@ OF_THE_COMMAND = {
     "quiet",
     "dry_run",
     "monitor",
+    "events",
     "config",
     "print_config",
 }  # what it shows, and how
@@ -102,8 +103,16 @@ class TestNames:
             "Store",
             "TokpressError",
         ]
-        functions = ["build", "export", "import_tokens", "load_pretokenized_dataset", "make_dataloader", "open", "pack"]
-        functions += ["parallel_tokenize", "train_tokenizer"]
+        functions = [
+            "build",
+            "events",
+            "export",
+            "import_tokens",
+            "load_pretokenized_dataset",
+            "make_dataloader",
+            "open",
+        ]
+        functions += ["pack", "parallel_tokenize", "read_events", "train_tokenizer", "view"]
         assert tokpress.__all__ == [*classes, "__version__", *functions]
         assert dir(tokpress) == tokpress.__all__
 
@@ -143,7 +152,7 @@ class TestSameOptions:
     def test_build_takes_what_the_command_takes(self) -> None:
         keywords = set(inspect.signature(tokpress.build).parameters) - {"options"} | set(BuildOptions.__annotations__)
         assert keywords - options_of(build_command) == {"batch_bytes", "reporter"}
-        of_the_command = {"as_json", "quiet", "dry_run", "monitor", "config", "print_config"}
+        of_the_command = {"as_json", "quiet", "dry_run", "monitor", "events", "config", "print_config"}
         assert options_of(build_command) - keywords == of_the_command
 
     def test_each_of_them_is_known(self) -> None:

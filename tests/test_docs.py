@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
+
+from tokpress.run.events import Event
 
 ROOT = Path(__file__).parent.parent
 NAMED = sorted(set(re.findall(r"`(tests/[\w/.]+\.py)(?:::(\w+))?`", (ROOT / "docs" / "guarantees.md").read_text())))
@@ -30,3 +34,10 @@ def test_a_guarantee_s_test_exists(file: str, name: str) -> None:
 @pytest.mark.parametrize(("page", "target"), LINKS, ids=lambda value: Path(value).name)
 def test_a_link_leads_somewhere(page: Path, target: str) -> None:
     assert (page.parent / target).exists()
+
+
+@pytest.mark.parametrize("event", get_args(Event), ids=lambda event: event.__name__)
+def test_an_event_is_explained_with_all_its_fields(event: type[msgspec.Struct]) -> None:
+    page = (ROOT / "docs" / "events.md").read_text()
+    [row] = re.findall(rf"(?m)^\| `{event.__struct_config__.tag}` \|.*$", page)
+    assert {name for name in event.__struct_fields__ if f"`{name}`" not in row} <= {"time"}

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "formats/raw.py": "token files of others, to be imported",
     "formats/import_.py": "token files of others, to be imported",
     "formats/export.py": "where the user wants the export, before there is a storage",
+    "run/event_log.py": "--events FILE",
     "run/gate.py": "the lock of this host",
     "run/profiles.py": "--profile FILE",
     "run/measure.py": "stores that a benchmark makes and removes",

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tokpress import view
     from tokpress.api import build, open  # noqa: A004
     from tokpress.errors import TokpressError
     from tokpress.formats.export import export
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tokpress.loader.torch_data import make_dataloader
     from tokpress.metering.meter import StepMeter
     from tokpress.packing.pack import pack
+    from tokpress.run import events
+    from tokpress.run.event_log import read_events
     from tokpress.store.reader import Store
     from tokpress.train import train_tokenizer
 
@@ -44,8 +47,10 @@ _HOMES = {
     "open": "tokpress.api",
     "pack": "tokpress.packing.pack",
     "parallel_tokenize": "tokpress.live.parallel",
+    "read_events": "tokpress.run.event_log",
     "train_tokenizer": "tokpress.train",
 }
+_MODULES = {"events": "tokpress.run.events", "view": "tokpress.view"}
 __all__ = [
     "LiveDataset",
     "Loader",
@@ -56,6 +61,7 @@ __all__ = [
     "TokpressError",
     "__version__",
     "build",
+    "events",
     "export",
     "import_tokens",
     "load_pretokenized_dataset",
@@ -63,11 +69,15 @@ __all__ = [
     "open",
     "pack",
     "parallel_tokenize",
+    "read_events",
     "train_tokenizer",
+    "view",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'tokpress' has no attribute {name!r}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Unpack
 from tokpress.options import BuildOptions, PathLike, as_list, build_config
 from tokpress.reference import documented
 from tokpress.run.coordinator import build_store, make_job
+from tokpress.run.events import Listener
 from tokpress.run.messages import Prepared
-from tokpress.run.progress import Reporter
 from tokpress.storage import open_storage
 from tokpress.store.reader import Store, open_store
 
@@ -27,14 +27,15 @@ def build(
     tokenizer: PathLike,
     out: PathLike,
     overwrite: bool = False,
-    reporter: Reporter | None = None,
+    reporter: Listener | None = None,
     **options: Unpack[BuildOptions],
 ) -> Store:
     """Tokenize `inputs` into a store at `out`; called again, it goes on where it was stopped.
 
     `inputs`: files, directories, globs, or "-" for standard input. `tokenizer`: tokenizer.json, a directory with one,
     SentencePiece .model, rank file, name of a tiktoken encoding, hub id, or "bytes". `out`: directory of the store.
-    `overwrite`: replace a store that is there already. `reporter`: is told how the run goes.
+    `overwrite`: replace a store that is there already. `reporter` hears what happens, as
+    typed events (docs/events.md): a function, or anything with `on(event)`; `tokpress.events.join` makes one of several.
 
     The options are those of `tokpress build`; None is the default, sizes are bytes or like "4GB".
     """

@@ -262,6 +262,37 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     docs: Count
 
 
+def _absent() -> Any:
+    """A fact that is left out of the JSON where a store does not have it, and only there."""
+    return msgspec.UNSET
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run went. Of an import only `imported_from`, `seconds` and `tokpress` are there, of a build all the others;
+    what is not there is `msgspec.UNSET`. Fields stand in the order of the JSON."""
+
+    imported_from: str | msgspec.UnsetType = msgspec.UNSET  # a format
+    seconds: float
+    input_bytes: int = _absent()  # read by this run, as stored; what a run before it did is not counted
+    text_bytes: int = _absent()
+    input_mb_per_s: float = _absent()
+    docs_per_s: float = _absent()
+    tokens_per_s: int = _absent()
+    stage_seconds: dict[str, float] = _absent()  # of all workers
+    bottleneck: str | None = _absent()  # the stage that took most; None: nothing was left to do
+    cpu_use: float = _absent()  # share of the workers' cores
+    peak_memory_bytes: int = _absent()  # of all processes
+    workers: int = _absent()
+    threads: int = _absent()  # of each worker
+    python: str = _absent()
+    versions: dict[str, str] = _absent()  # of the packages that decide the output
+    tokpress: str = _absent()  # the version that imported it
+
+    @property
+    def is_import(self) -> bool:
+        return self.imported_from is not msgspec.UNSET
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
@@ -278,7 +309,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parity: Parity
     audit: Audit
     files: dict[str, FileEntry]  # plan, tokenizer, rejects and receipts, by path inside the store
-    run: dict[str, Any]  # how it went: seconds, rates, versions; no part of the fingerprint
+    run: RunFacts  # no part of the fingerprint
     checksum: str = ""  # of this file with the checksum left empty
 
 

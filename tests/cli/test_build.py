@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -15,8 +14,8 @@ from rich.console import Console
 import tokpress
 from tokpress.cli import show
 from tokpress.cli.show import ByteProgress, ConsoleReporter, number, parity_line, plural, safe, size
-from tokpress.records import Difference, Parity
-from tokpress.run.messages import Advanced
+from tokpress.records import Difference, Parity, TokenizerInfo
+from tokpress.run.events import Advanced, Began, Event, Finished, Proved, TokenizerLoaded
 
 from .conftest import TEXTS, Cli
 
@@ -56,6 +55,27 @@ class TestBuild:
         result = cli("build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--json")
         assert result.out.encode() == (tmp_path / "store" / "manifest.json").read_bytes()
         assert json.loads(result.out)["totals"] == {"read": 5, "written": 5, "rejected": 0}
+
+    def test_events_go_to_a_file_and_change_nothing_else(self, cli: Cli, source: Path, tmp_path: Path) -> None:
+        arguments = ("build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--quiet")
+        result = cli(*arguments, "--events", tmp_path / "events.jsonl")
+        assert (result.code, result.out, result.err) == (0, "", "")
+        told = list(tokpress.read_events(tmp_path / "events.jsonl"))
+        assert (type(told[0]), type(told[-1])) == (Began, Finished)
+        assert [event.docs for event in told if isinstance(event, Finished)] == [len(TEXTS)]
+
+    def test_events_that_cannot_be_written_are_said_to_be_missing(self, cli: Cli, source: Path, tmp_path: Path) -> None:
+        result = cli("build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--events", "/dev/full")
+        assert result.code == 0
+        assert "/dev/full is not complete: No space left on device" in result.err
+
+    def test_a_file_for_events_that_cannot_be_opened_is_an_error(self, cli: Cli, source: Path, tmp_path: Path) -> None:
+        result = cli(
+            "build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--events", tmp_path / "no" / "file"
+        )
+        assert result.code == 1
+        assert "no/file: No such file or directory" in result.err
+        assert not (tmp_path / "store").exists()
 
     def test_quiet_is_silent(self, cli: Cli, source: Path, tmp_path: Path) -> None:
         result = cli("build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--quiet")
@@ -244,9 +264,9 @@ class TestProgress:
         clock, screen = Clock(monkeypatch), console(terminal=terminal)
 
         class SlowReporter(ConsoleReporter):
-            def advanced(self, worker: int, advanced: Advanced) -> None:
-                clock.now += 20
-                super().advanced(worker, advanced)
+            def on(self, event: Event) -> None:
+                clock.now += 20 if isinstance(event, Advanced) else 0
+                super().on(event)
 
         source.write_text(source.read_text() + "not json\n")
         tokpress.build(source, tokenizer="bytes", out=tmp_path / "store", reporter=SlowReporter(screen), batch_bytes=64)
@@ -282,14 +302,14 @@ class TestReporter:
     def test_shows_the_first_difference(self) -> None:
         screen = console(terminal=False)
         difference = Difference(text="[bold]\x1b", token=3, fast=[1], reference=[2])
-        ConsoleReporter(screen).proved(Parity(outcome="different", engine="h", reference="h", difference=difference))
+        ConsoleReporter(screen).on(Proved(outcome="different", engine="h", reference="h", difference=difference))
         assert "first difference at token 3: fast [1], reference [2], in '[bold]\\x1b'" in shown(screen)
 
     def test_special_tokens_in_brackets_are_not_markup(self) -> None:
         screen = console(terminal=False)
-        info = SimpleNamespace(kind="huggingface", vocab_size=10, special_tokens={"[SEP]": 3, "[/CLS]": 2})
-        frame = SimpleNamespace(bos_id=2, eos_id=3, dtype=SimpleNamespace(name="uint16"))
-        ConsoleReporter(screen).prepared([], info, frame)  # type: ignore[arg-type]
+        names = {"[SEP]": 3, "[/CLS]": 2}
+        info = TokenizerInfo(kind="huggingface", fingerprint="f", vocab_size=10, special_tokens=names)
+        ConsoleReporter(screen).on(TokenizerLoaded.of(info, dtype="uint16", bos_id=2, eos_id=3))
         assert "BOS [/CLS], EOS [SEP]" in shown(screen)
 
 

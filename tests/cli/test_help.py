@@ -31,7 +31,7 @@ FLAGS = {
         *("--audit-rate", "--max-rejects", "--on-bad-record"),
         *("--workers", "--memory", "--doc-timeout", "--pin", "--profile"),
         *("--drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
-        *("--dry-run", "--monitor", "--overwrite", "--json", "--quiet", "--config", "--print-config"),
+        *("--dry-run", "--monitor", "--events", "--overwrite", "--json", "--quiet", "--config", "--print-config"),
     ],
     "pack": [
         "STORE",

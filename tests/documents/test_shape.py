@@ -143,8 +143,8 @@ class TestBuild:
         (tmp_path / "b.jsonl").write_text("".join(lines))
         store = tokpress.build(tmp_path / "b.jsonl", tokenizer="bytes", out=tmp_path / "s", batch_bytes=1000, **FIELDS)
         run = store.manifest.run
-        assert run["input_bytes"] == sum(map(len, lines))
-        assert run["text_bytes"] == store.num_tokens - 60  # of text a byte is a token; EOS is none
+        assert run.input_bytes == sum(map(len, lines))
+        assert run.text_bytes == store.num_tokens - 60  # of text a byte is a token; EOS is none
         assert store.num_docs == 60
 
     def test_an_audited_record_counts_once_however_it_is_split(self, tmp_path: Path, bpe: Path) -> None:

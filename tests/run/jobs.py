@@ -20,7 +20,7 @@ from tokpress.run.messages import Job, Settings
 from tokpress.run.plan import make_plan
 from tokpress.run.scheduler import Scheduler
 from tokpress.sources.files import discover
-from tokpress.storage.local import LocalStorage
+from tokpress.storage.local import LocalStorage, is_temporary
 from tokpress.store import unfinished as output
 
 SETTINGS = Settings(engine="bytes", batch_bytes=200, threads=1)
@@ -110,4 +110,5 @@ def shard_files(directory: Path) -> dict[str, bytes]:
         f"{folder}/{path.name}": path.read_bytes()
         for folder in (SHARDS, REJECTS)
         for path in (directory / folder).iterdir()
+        if not is_temporary(path.name)  # of one that was killed: removed when the store is sealed
     }

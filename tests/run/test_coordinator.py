@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from time import time
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +15,6 @@ from conftest import stored
 
 import tokpress
 from tokpress.batches import TokenBatch
-from tokpress.documents.frame import Frame
 from tokpress.engines import choice
 from tokpress.engines.base import Engine
 from tokpress.engines.load import reference_engine
@@ -28,13 +28,14 @@ from tokpress.errors import (
     UsageError,
 )
 from tokpress.machine import usable_cores
-from tokpress.records import MANIFEST, PLAN, Input, Manifest, Parity, Plan, TokenizerFiles, TokenizerInfo
-from tokpress.run import coordinator, worker
+from tokpress.records import MANIFEST, PLAN, Plan, TokenizerFiles
+from tokpress.run import coordinator, events, worker
 from tokpress.run.clusters.inline import InlineCluster
-from tokpress.run.messages import Advanced, FirstDocument
+from tokpress.run.events import BaseEvent, Event
 from tokpress.run.plan import make_plan
-from tokpress.run.progress import Reporter
 from tokpress.storage.lock import LOCK, WriterLock
+
+T = TypeVar("T", bound=BaseEvent)
 
 
 def write_lines(path: Path, good: int, bad: int = 0) -> Path:
@@ -92,7 +93,7 @@ class TestOutputDirectory:
         before = (out / MANIFEST).read_bytes()
         listener = Listener()
         again = tokpress.build(source, tokenizer="bytes", out=out, reporter=listener)
-        assert listener.heard == ["already_finished"]
+        assert listener.heard() == [events.Began, events.InputsFound, events.AlreadyFinished]
         assert again.manifest == first.manifest
         assert (out / MANIFEST).read_bytes() == before
 
@@ -101,7 +102,7 @@ class TestOutputDirectory:
         tokpress.build(source, tokenizer="bytes", out=out)
         listener = Listener()
         tokpress.build(source, tokenizer="bytes", out=out, reporter=listener, **resources)
-        assert listener.heard == ["already_finished"]
+        assert listener.heard() == [events.Began, events.InputsFound, events.AlreadyFinished]
 
     @pytest.mark.parametrize("finished", [True, False])
     @pytest.mark.parametrize(
@@ -166,9 +167,10 @@ class TestOutputDirectory:
         untouched = kept.stat().st_mtime_ns
         listener = Listener()
         store = tokpress.build(source, tokenizer="bytes", out=out, shard_size=100, reporter=listener)
-        assert listener.heard[3:5] == ["resuming", "started"]
-        assert listener.resumed == (1, 1, 9)  # units, those left, documents that are there
-        assert listener.docs == 11
+        assert listener.heard()[5:7] == [events.Resuming, events.Started]
+        resumed = listener.one(events.Resuming)
+        assert (resumed.units, resumed.units_left, resumed.docs) == (1, 1, 9)
+        assert sum(event.docs for event in listener.all(events.Advanced)) == 11
         assert kept.stat().st_mtime_ns == untouched
         assert store.verify().ok
         assert stored(out) == before
@@ -278,7 +280,7 @@ class TestRejects:
         listener = Listener()
         with pytest.raises(TooManyRejects):
             tokpress.build(source, tokenizer="bytes", out=out, batch_bytes=1000, reporter=listener)
-        assert listener.rejects < 3000
+        assert sum(event.rejects for event in listener.all(events.Advanced)) < 3000
 
 
 class WrongEngine(Engine):
@@ -379,49 +381,29 @@ class TestProof:
             tokpress.build(source, tokenizer="bytes", out=out, engine=engine)
 
 
-class Listener(Reporter):
+class Listener:
     def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.inputs: Sequence[Input] = ()
-        self.first: FirstDocument | None = None
-        self.resumed: tuple[int, int, int] | None = None
-        self.total = self.input_bytes = self.docs = self.tokens = self.rejects = 0
-        self.manifest: Manifest | None = None
+        self.events: list[Event] = []
 
-    def prepared(self, inputs: Sequence[Input], info: TokenizerInfo, frame: Frame) -> None:
-        self.heard.append("prepared")
-        self.inputs = inputs
+    def on(self, event: Event) -> None:
+        self.events.append(event)
 
-    def proved(self, parity: Parity) -> None:
-        self.heard.append("proved")
+    def heard(self) -> list[type[Event]]:
+        """What happened, but for what happens often."""
+        often = (events.Advanced, events.Rejected, events.Workers)
+        return [type(event) for event in self.events if not isinstance(event, often)]
 
-    def first_document(self, document: FirstDocument) -> None:
-        self.heard.append("first_document")
-        self.first = document
+    def all(self, kind: type[T]) -> list[T]:
+        return [event for event in self.events if isinstance(event, kind)]
 
-    def started(self, total_bytes: int) -> None:
-        self.heard.append("started")
-        self.total = total_bytes
+    def one(self, kind: type[T]) -> T:
+        [event] = self.all(kind)
+        return event
 
-    def resuming(self, *, units: int, units_left: int, docs: int) -> None:
-        self.heard.append("resuming")
-        self.resumed = (units, units_left, docs)
 
-    def already_finished(self, url: str) -> None:
-        self.heard.append("already_finished")
-
-    def advanced(self, worker: int, advanced: Advanced) -> None:
-        self.input_bytes += advanced.input_bytes
-        self.docs += advanced.docs
-        self.tokens += advanced.tokens
-        self.rejects += advanced.rejects
-
-    def stopped(self) -> None:
-        self.heard.append("stopped")
-
-    def finished(self, manifest: Manifest) -> None:
-        self.heard.append("finished")
-        self.manifest = manifest
+def shown(listener: Listener) -> tuple[str, str, int]:
+    first = listener.one(events.FirstDocument)
+    return first.head, first.tail, first.tokens
 
 
 class TestReporting:
@@ -429,25 +411,66 @@ class TestReporting:
         source = write_lines(tmp_path / "b.jsonl", 20, 2)
         listener = Listener()
         store = tokpress.build(source, tokenizer="bytes", out=out, reporter=listener)
-        assert listener.heard == ["prepared", "proved", "first_document", "started", "stopped", "finished"]
-        assert [item.path for item in listener.inputs] == [str(source)]
-        assert listener.total == listener.input_bytes == source.stat().st_size
-        assert (listener.docs, listener.tokens, listener.rejects) == (20, store.num_tokens, 2)
-        assert listener.manifest == store.manifest
+        before = [events.Began, events.InputsFound, events.TokenizerLoaded, events.Proved, events.FirstDocument]
+        assert listener.heard() == [*before, events.Started, events.UnitDone, events.Stopped, events.Finished]
+        found, started, advanced = (
+            listener.one(events.InputsFound),
+            listener.one(events.Started),
+            listener.all(events.Advanced),
+        )
+        assert (found.files, found.formats, found.stdin) == (1, ["jsonl"], False)
+        assert found.bytes == started.bytes == sum(event.input_bytes for event in advanced) == source.stat().st_size
+        assert (started.units, started.workers) == (1, 1)
+        assert sum(event.docs for event in advanced) == 20
+        assert sum(event.tokens for event in advanced) == store.num_tokens
+        assert sum(event.rejects for event in advanced) == 2
+        assert [reject.line for event in listener.all(events.Rejected) for reject in event.examples] == [21, 22]
+        assert listener.one(events.Finished) == msgspec.structs.replace(
+            events.Finished.of(store.url, store.manifest), time=listener.events[-1].time
+        )
+
+    def test_times_are_counted_from_the_beginning(self, source: Path, out: Path) -> None:
+        listener = Listener()
+        before = time()
+        tokpress.build(source, tokenizer="bytes", out=out, reporter=listener)
+        took = time() - before
+        times = [event.time for event in listener.events]
+        assert times == sorted(times)
+        assert 0 <= times[0] < times[-1] < took + 1
+        began = listener.one(events.Began)
+        assert before - 1 < began.started_at < before + took + 1
+        assert (began.store, began.version) == (str(out), tokpress.__version__)
+
+    def test_a_plain_function_hears_the_same(self, source: Path, out: Path) -> None:
+        heard: list[Event] = []
+        tokpress.build(source, tokenizer="bytes", out=out, reporter=heard.append)
+        assert (type(heard[0]), type(heard[-1])) == (events.Began, events.Finished)
+
+    def test_what_a_reporter_raises_ends_the_run_which_goes_on_later(self, source: Path, out: Path) -> None:
+        def interrupt(event: Event) -> None:
+            if isinstance(event, events.Started):
+                raise KeyboardInterrupt
+
+        listener = Listener()
+        with pytest.raises(KeyboardInterrupt):
+            tokpress.build(source, tokenizer="bytes", out=out, reporter=events.join(listener, interrupt))
+        assert listener.events[-1].time > 0
+        assert listener.one(events.Failed).error == "KeyboardInterrupt"
+        assert tokpress.build(source, tokenizer="bytes", out=out).num_docs == 20
 
     def test_the_first_document_is_shown_as_it_will_be_stored(self, source: Path, out: Path) -> None:
         listener = Listener()
         tokpress.build(source, tokenizer="bytes", out=out, reporter=listener)
-        assert listener.first == FirstDocument(head="document number 0<|endoftext|>", tail="", tokens=18)
+        assert shown(listener) == ("document number 0<|endoftext|>", "", 18)
 
     def test_a_long_first_document_is_shown_by_its_ends(self, tmp_path: Path, out: Path) -> None:
         (tmp_path / "a.txt").write_text("begin" + "x" * 1000 + "end")
         listener = Listener()
         tokpress.build(tmp_path / "a.txt", tokenizer="bytes", out=out, reporter=listener)
-        assert listener.first is not None
-        assert listener.first.head.startswith("begin")
-        assert listener.first.tail.endswith("end<|endoftext|>")
-        assert listener.first.tokens == 1009
+        head, tail, tokens = shown(listener)
+        assert head.startswith("begin")
+        assert tail.endswith("end<|endoftext|>")
+        assert tokens == 1009
 
     def test_a_failing_build_stops_the_bar(self, tmp_path: Path, out: Path) -> None:
         listener = Listener()
@@ -455,25 +478,34 @@ class TestReporting:
             tokpress.build(
                 write_lines(tmp_path / "b.jsonl", 0, 20), tokenizer="bytes", out=out, max_rejects="0", reporter=listener
             )
-        assert listener.heard[-1] == "stopped"
+        assert listener.heard()[-2:] == [events.Stopped, events.Failed]
+        failed = listener.one(events.Failed)
+        assert failed.error == "TooManyRejects"
+        assert "records were rejected" in failed.message
+
+    def test_a_wrong_call_is_told_as_well(self, source: Path, out: Path) -> None:
+        listener = Listener()
+        with pytest.raises(UsageError):
+            tokpress.build(source, tokenizer="bytes", out=out, workers=0, reporter=listener)
+        assert listener.heard() == [events.Began, events.Failed]
 
     def test_an_input_without_documents_is_a_store_without_documents(self, tmp_path: Path, out: Path) -> None:
         (tmp_path / "a.jsonl").write_bytes(b"")
         listener = Listener()
         store = tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=out, reporter=listener)
-        assert "first_document" not in listener.heard
+        assert events.FirstDocument not in listener.heard()
         assert (store.num_docs, store.num_tokens) == (0, 0)
         assert store.verify().ok
 
     def test_how_it_went_stands_in_the_manifest(self, source: Path, out: Path) -> None:
         run = tokpress.build(source, tokenizer="bytes", out=out).manifest.run
-        assert run["input_bytes"] == source.stat().st_size
-        assert run["text_bytes"] == sum(len(f"document number {i}") for i in range(20))
-        assert run["versions"]["tokpress"] == tokpress.__version__
-        assert set(run["stage_seconds"]) == {"read", "parse", "encode", "audit", "write"}
-        assert run["bottleneck"] in run["stage_seconds"]
-        assert (run["workers"], run["threads"]) == (1, max(usable_cores(), 1))
-        assert run["peak_memory_bytes"] > 10**6
+        assert run.input_bytes == source.stat().st_size
+        assert run.text_bytes == sum(len(f"document number {i}") for i in range(20))
+        assert run.versions["tokpress"] == tokpress.__version__
+        assert set(run.stage_seconds) == {"read", "parse", "encode", "audit", "write"}
+        assert run.bottleneck in run.stage_seconds
+        assert (run.workers, run.threads) == (1, max(usable_cores(), 1))
+        assert run.peak_memory_bytes > 10**6
 
 
 class TestInputs:
@@ -493,12 +525,12 @@ class TestInputs:
         """Half of the old one and half of the new would be of no use."""
         first, second = (write_lines(tmp_path / f"{name}.jsonl", 20) for name in "bc")
 
-        class Changing(Reporter):
-            def started(self, total_bytes: int) -> None:
+        def change(event: Event) -> None:
+            if isinstance(event, events.Started):
                 write_lines(second, 21)
 
         with pytest.raises(InputError, match=r"c\.jsonl was changed while it was being read.*--overwrite"):
-            tokpress.build([first, second], tokenizer="bytes", out=out, reporter=Changing())
+            tokpress.build([first, second], tokenizer="bytes", out=out, reporter=change)
         assert not (out / MANIFEST).exists()
 
     def test_are_stored_in_the_order_given(self, tmp_path: Path, out: Path) -> None:

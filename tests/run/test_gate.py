@@ -19,8 +19,8 @@ import tokpress
 from tokpress.config import parse_size
 from tokpress.errors import NotEnoughMemory
 from tokpress.run.budget import plan_budget
+from tokpress.run.events import Event, FewerWorkers
 from tokpress.run.gate import Gate, Room
-from tokpress.run.progress import Reporter
 from tokpress.storage.base import Storage
 from tokpress.store import unfinished as output
 
@@ -150,8 +150,8 @@ class TestBuild:
         whole = tokpress.build(source, tokenizer="bytes", out=tmp_path / "whole", workers=1)
         store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "tight", workers=2, memory="700MB")
         run = store.manifest.run
-        assert run["workers"] == 2
-        assert run["peak_memory_bytes"] < 1.1 * 700e6
+        assert run.workers == 2
+        assert run.peak_memory_bytes < 1.1 * 700e6
         assert stored(store.path) == stored(whole.path)
 
     def test_what_does_not_fit_beside_another_worker_is_done_by_fewer(
@@ -167,17 +167,17 @@ class TestBuild:
 
         monkeypatch.setattr(output, "begin", note)
 
-        class Listener(Reporter):
-            def too_many_workers(self, error: NotEnoughMemory, *, fewer: int) -> None:
-                told.append(fewer)
+        def hear(event: Event) -> None:
+            if isinstance(event, FewerWorkers):
+                told.append(event.workers)
 
         whole = tokpress.build(source, tokenizer="bytes", out=tmp_path / "whole", workers=1)
-        options: dict[str, Any] = {"workers": 4, "memory": "700MB", "overwrite": True, "reporter": Listener()}
+        options: dict[str, Any] = {"workers": 4, "memory": "700MB", "overwrite": True, "reporter": hear}
         store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "tight", **options)
         assert told
         assert begun == [whole.url, store.url]  # fewer go on with what there is, also with --overwrite
-        assert store.manifest.run["workers"] == told[-1]
-        assert store.manifest.run["peak_memory_bytes"] < 1.1 * 700e6
+        assert store.manifest.run.workers == told[-1]
+        assert store.manifest.run.peak_memory_bytes < 1.1 * 700e6
         assert stored(store.path) == stored(whole.path)
 
     def test_a_record_that_cannot_fit_stops_the_run_which_goes_on_with_more(self, tmp_path: Path, source: Path) -> None:

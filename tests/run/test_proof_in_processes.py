@@ -35,7 +35,7 @@ def test_a_difference_that_the_first_of_them_finds_is_not_lost(tmp_path: Path, t
         source, tokenizer=tokenizer, out=tmp_path / "store", workers=workers, unit_size=200, eos=False, audit_rate=0
     )
     parity = store.manifest.parity
-    assert store.manifest.run["workers"] == workers
+    assert store.manifest.run.workers == workers
     assert (parity.outcome, parity.engine, parity.reference) == ("different", "huggingface", "huggingface")
     assert parity.difference is not None
     assert "<word>" in parity.difference.text

@@ -15,6 +15,7 @@ from tokpress.errors import InputError, NotEnoughMemory, TokpressError
 from tokpress.records import Input, Parity, Receipt, Slice, TokenizerInfo
 from tokpress.run.budget import Budget
 from tokpress.run.clusters.base import CRASHED, Ended, Hear, Usage, WorkerUsage
+from tokpress.run.events import WorkerView
 from tokpress.run.messages import (
     Advanced,
     Done,
@@ -29,7 +30,6 @@ from tokpress.run.messages import (
     Settings,
     Settle,
     Task,
-    WorkerView,
 )
 from tokpress.run.quarantine import HUNG, OUT_OF_MEMORY
 from tokpress.run.scheduler import Scheduler

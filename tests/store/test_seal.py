@@ -9,7 +9,7 @@ import pytest
 from run.jobs import SETTINGS, begin, budget, inline, write_texts
 
 from tokpress.documents.frame import frame_for
-from tokpress.records import MANIFEST, Counts, Manifest, Parity, Plan, TokenizerInfo
+from tokpress.records import MANIFEST, Counts, Manifest, Parity, Plan, RunFacts, TokenizerInfo
 from tokpress.run.messages import Job
 from tokpress.run.tasks import remaining_tasks
 from tokpress.storage.local import LocalStorage
@@ -38,7 +38,7 @@ def written(tmp_path: Path) -> tuple[Job, Plan]:
 def seal(job: Job, plan: Plan, receipts: Receipts, parity: Parity = NOT_NEEDED) -> Manifest:
     info: TokenizerInfo = plan.tokenizer
     frame = frame_for(job.config.tokenizer, info)
-    return seal_store(LocalStorage(job.url), plan, job.config, frame, receipts, parity, {"seconds": 1.5})
+    return seal_store(LocalStorage(job.url), plan, job.config, frame, receipts, parity, RunFacts(seconds=1.5))
 
 
 class TestSeal:
@@ -47,7 +47,7 @@ class TestSeal:
         manifest = seal(job, plan, read_receipts(LocalStorage(job.url)))
         assert verify_store(Path(job.url)).ok
         assert read_manifest(LocalStorage(job.url)) == manifest
-        assert manifest.run == {"seconds": 1.5}
+        assert manifest.run == RunFacts(seconds=1.5)
 
     def test_adds_up(self, written: tuple[Job, Plan]) -> None:
         job, plan = written

@@ -24,6 +24,7 @@ Examples:
   tokpress build 'data/*.jsonl' --tokenizer tokenizer.json --keep id,url --out tokens
   tokpress build a.jsonl --tokenizer cl100k_base.tiktoken --out tokens --json | jq .totals
   tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --workers 8 --memory 16GB --monitor
+  tokpress build corpus.jsonl --tokenizer tokenizer.json --out tokens --events events.jsonl
   tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --dry-run
   tokpress build qa.jsonl --prompt-field question --completion-field answer --tokenizer tokenizer.json --out tokens
   tokpress build chats.jsonl --messages-field messages --tokenizer Qwen/Qwen3-0.6B --max-length 4096 --out tokens
@@ -63,6 +64,12 @@ def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...
 @flags()
 @click.option("--dry-run", is_flag=True, help="Measure a sample; show time, disk and memory for 1, 2, 4 ... workers.")
 @click.option("--monitor", is_flag=True, help="Show every worker while it runs.")
+@click.option(
+    "--events",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Append what happens, as JSON lines (docs/events.md).",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there already.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
@@ -83,6 +90,7 @@ def command(
     monitor: bool,
     dry_run: bool,
     overwrite: bool,
+    events: str | None,
     print_config: bool,
     **options: Any,
 ) -> None:
@@ -97,7 +105,7 @@ def command(
         return
     from tokpress.api import build
     from tokpress.cli.monitor import MonitorReporter
-    from tokpress.cli.show import ConsoleReporter, err_console, print_summary, safe
+    from tokpress.cli.show import ConsoleReporter, err_console, print_summary, safe, telling
     from tokpress.store.manifest import encode
 
     console = err_console(quiet=quiet)
@@ -105,8 +113,9 @@ def command(
     if dry_run:
         _project(reporter, console, list(inputs), as_json=as_json, **options)
         return
-    store = build(list(inputs), reporter=reporter, overwrite=overwrite, **options)
-    print_summary(console, store.manifest)
+    with telling(console, reporter, events) as told:
+        store = build(list(inputs), reporter=told, overwrite=overwrite, **options)
+    print_summary(console, store.summary(lengths=False))
     path = safe(store.path)
     if store.manifest.totals.rejected:
         console.print(f"\nLook at the rejected records: [bold]{path}/rejects/[/]")
@@ -120,10 +129,11 @@ def _project(reporter: ConsoleReporter, console: Console, inputs: list[str], *, 
 
     from tokpress.api import dry_run
     from tokpress.cli.show import number, plural, print_fact, size
+    from tokpress.run.events import Proved
 
     with console.status("encoding a sample"):
         prepared, projected = dry_run(inputs, **options)
-    reporter.proved(prepared.parity)
+    reporter.on(Proved.of(prepared.parity))
     total = f"{plural(projected.inputs, 'file')}, {size(projected.input_bytes)}, {plural(projected.units, 'unit')}"
     print_fact(console, "plan", total)
     print_fact(

@@ -54,7 +54,7 @@ def command(out: str) -> None:
     store = tokpress.build(
         inputs, tokenizer=tokenizer, out=work / "tokens", overwrite=True, reporter=ConsoleReporter(console)
     )
-    print_summary(console, store.manifest)
+    print_summary(console, store.summary(lengths=False))
 
     console.rule("3. tokpress verify")
     report = store.verify()
@@ -89,7 +89,7 @@ def command(out: str) -> None:
 
     run = store.manifest.run
     click.echo(
-        f"demo: {store.num_docs:,} documents, {store.num_tokens:,} tokens at {run['input_mb_per_s']:.1f} MB/s; "
+        f"demo: {store.num_docs:,} documents, {store.num_tokens:,} tokens at {run.input_mb_per_s:.1f} MB/s; "
         f"store verified: {'sound' if report.ok else 'DAMAGED'}; read back: {'equal' if all(equal) else 'DIFFERENT'}; "
         f"resumed: {'equal' if resumed else 'DIFFERENT'}"
     )

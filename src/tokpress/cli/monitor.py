@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from time import monotonic
 
 from rich.console import Console
 from rich.table import Table
 
 from tokpress.cli.show import ConsoleReporter, number, size
-from tokpress.run.messages import Advanced, WorkerView
+from tokpress.run import events
+from tokpress.run.events import Event
 
 
 class MonitorReporter(ConsoleReporter):
@@ -19,23 +19,19 @@ class MonitorReporter(ConsoleReporter):
         super().__init__(console)
         self._bytes: Counter[int] = Counter()
         self._tokens_of: Counter[int] = Counter()
-        self._since = monotonic()
 
-    def started(self, total_bytes: int) -> None:
-        super().started(total_bytes)
-        self._since = monotonic()
+    def on(self, event: Event) -> None:
+        if isinstance(event, events.Advanced):
+            self._bytes[event.worker] += event.input_bytes
+            self._tokens_of[event.worker] += event.tokens
+        super().on(event)
+        if isinstance(event, events.Workers) and self.progress is not None:
+            self.progress.show_below(self._table(event))
 
-    def advanced(self, worker: int, advanced: Advanced) -> None:
-        self._bytes[worker] += advanced.input_bytes
-        self._tokens_of[worker] += advanced.tokens
-        super().advanced(worker, advanced)
-
-    def watched(self, workers: list[WorkerView]) -> None:
-        if self.progress is None:
-            return
-        elapsed = max(monotonic() - self._since, 1e-9)
+    def _table(self, event: events.Workers) -> Table:
+        elapsed = max(event.time - self._began, 1e-9)
         table = Table("worker", "unit", "CPU", "memory", "rate", "tokens", box=None)
-        for view in workers:
+        for view in event.workers:
             table.add_row(
                 str(view.number),
                 "idle" if view.unit is None else str(view.unit),
@@ -44,4 +40,4 @@ class MonitorReporter(ConsoleReporter):
                 f"{size(self._bytes[view.number] / elapsed)}/s",
                 number(self._tokens_of[view.number]),
             )
-        self.progress.show_below(table)
+        return table

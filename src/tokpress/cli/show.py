@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 
 from rich.console import Console, RenderableType
@@ -11,11 +12,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from tokpress.cli.printable import printable
-from tokpress.documents.frame import Frame
-from tokpress.errors import NotEnoughMemory
-from tokpress.records import STDIN, Input, Manifest, Parity, TokenizerInfo
-from tokpress.run.messages import Advanced, FirstDocument
-from tokpress.run.progress import Reporter
+from tokpress.records import Parity, RunFacts
+from tokpress.run import events
+from tokpress.run.event_log import EventLog
+from tokpress.run.events import Event, Reporter, join
+from tokpress.store.summary import StoreSummary
 
 _BAR_SECONDS = 0.5
 _LINE_SECONDS = 10.0
@@ -112,79 +113,79 @@ class ByteProgress:
             self._bar.stop()
 
 
-class ConsoleReporter(Reporter):
+class ConsoleReporter:
     """A build as a person follows it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self.progress: ByteProgress | None = None
-        self._begin()
-
-    def prepared(self, inputs: Sequence[Input], info: TokenizerInfo, frame: Frame) -> None:
-        kinds = sorted({source.format + (f".{source.compression}" if source.compression else "") for source in inputs})
-        files = [source.size for source in inputs if source.path != STDIN]
-        parts = [f"{plural(len(files), 'file')}, {size(sum(files))}"] if files else []
-        parts += ["standard input"] if len(files) < len(inputs) else []
-        self._line("inputs", f"{' and '.join(parts)} of {', '.join(kinds)}")
-        names = {token: name for name, token in info.special_tokens.items()}
-        bos = f"BOS {safe(names[frame.bos_id])}" if frame.bos_id is not None else "no BOS"
-        eos = f"EOS {safe(names[frame.eos_id])}" if frame.eos_id is not None else "no EOS"
-        self._line("tokenizer", f"{info.kind}, {info.vocab_size:,} tokens, stored as {frame.dtype.name}, {bos}, {eos}")
-
-    def proved(self, parity: Parity) -> None:
-        self._line("engine", parity_line(parity))
-        if parity.difference is not None:
-            self._line("", f"[yellow]first difference[/] {safe(parity.difference)}")
-
-    def first_document(self, document: FirstDocument) -> None:
-        shown = f"[cyan]{safe(document.head)}[/]"
-        if document.tail:
-            shown += f" [dim]…[/] [cyan]{safe(document.tail)}[/]"
-        self._line("first doc", shown)
-
-    def resuming(self, *, units: int, units_left: int, docs: int) -> None:
-        done = f"{units - units_left:,} of {plural(units, 'unit')} and {plural(docs, 'document')} are done already"
-        self._line("resuming", f"{done}, {plural(units_left, 'unit')} left")
-
-    def too_many_workers(self, error: NotEnoughMemory, *, fewer: int) -> None:
-        need = str(error).partition(". ")[0]
-        self._line("memory", f"{safe(need)}: going on with {plural(fewer, 'worker')}")
-
-    def already_finished(self, url: str) -> None:
-        self._line("finished", f"{safe(url)} holds this very store already: nothing to do")
-
-    def _begin(self) -> None:
         self._docs = self._tokens = self._rejects = 0
-        self._began = monotonic()
+        self._began = 0.0
 
-    def started(self, total_bytes: int) -> None:
-        self._begin()
-        self.progress = ByteProgress(self._console, "encoding", total_bytes)
+    def on(self, event: Event) -> None:
+        match event:
+            case events.InputsFound():
+                files = [f"{plural(event.files, 'file')}, {size(event.bytes)}"] if event.files else []
+                parts = files + (["standard input"] if event.stdin else [])
+                self._line("inputs", f"{' and '.join(parts)} of {', '.join(event.formats)}")
+            case events.TokenizerLoaded():
+                bos = "no BOS" if event.bos is None else f"BOS {safe(event.bos)}"
+                eos = "no EOS" if event.eos is None else f"EOS {safe(event.eos)}"
+                kind = f"{event.kind}, {event.vocab_size:,} tokens"
+                self._line("tokenizer", f"{kind}, stored as {event.dtype}, {bos}, {eos}")
+            case events.Proved():
+                self._line("engine", parity_line(event))
+                if event.difference is not None:
+                    self._line("", f"[yellow]first difference[/] {safe(event.difference)}")
+            case events.FirstDocument(head=head, tail=tail):
+                shown = f"[cyan]{safe(head)}[/]"
+                self._line("first doc", shown + (f" [dim]…[/] [cyan]{safe(tail)}[/]" if tail else ""))
+            case events.Resuming(units=units, units_left=left, docs=docs):
+                done = f"{units - left:,} of {plural(units, 'unit')} and {plural(docs, 'document')} are done already"
+                self._line("resuming", f"{done}, {plural(left, 'unit')} left")
+            case events.FewerWorkers(workers=workers, why=why):
+                need = why.partition(". ")[0]
+                self._line("memory", f"{safe(need)}: going on with {plural(workers, 'worker')}")
+            case events.AlreadyFinished(store=store):
+                self._line("finished", f"{safe(store)} holds this very store already: nothing to do")
+            case events.Started():
+                self._docs = self._tokens = self._rejects = 0
+                self._began = event.time
+                self.progress = ByteProgress(self._console, "encoding", event.bytes)
+            case events.Advanced():
+                self.advance(event)
+            case events.Stopped() if self.progress is not None:
+                self.progress.close()
 
-    def advanced(self, worker: int, advanced: Advanced) -> None:  # noqa: ARG002 - all workers are summed up
-        self.count(advanced)
+    def advance(self, event: events.Advanced) -> None:
+        self._docs += event.docs
+        self._tokens += event.tokens
+        self._rejects += event.rejects
         if self.progress is not None:
-            self.progress.advance(advanced.input_bytes, f"· {self.status()}")
+            self.progress.advance(event.input_bytes, f"· {self._status(event.time)}")
 
-    def count(self, advanced: Advanced) -> None:
-        self._docs += advanced.docs
-        self._tokens += advanced.tokens
-        self._rejects += advanced.rejects
-
-    def status(self) -> str:
-        elapsed = max(monotonic() - self._began, 1e-9)
+    def _status(self, time: float) -> str:
+        elapsed = max(time - self._began, 1e-9)
         rates = f"{number(self._docs / elapsed)} docs/s · {number(self._tokens / elapsed)} tokens/s"
         return rates + (f" · {self._rejects:,} rejected" if self._rejects else "")
-
-    def stopped(self) -> None:
-        if self.progress is not None:
-            self.progress.close()
 
     def _line(self, label: str, text: str) -> None:
         print_fact(self._console, label, text)
 
 
-def parity_line(parity: Parity) -> str:
+@contextmanager
+def telling(console: Console, reporter: Reporter, path: str | None) -> Iterator[Reporter]:
+    """A reporter that also writes to a file (--events), where one is named."""
+    if path is None:
+        yield reporter
+        return
+    with EventLog(path) as log:
+        yield join(log, reporter)
+    if log.failure is not None:
+        console.print(f"[yellow]{safe(path)} is not complete:[/] {safe(log.failure.strerror)}")
+
+
+def parity_line(parity: Parity | events.Proved) -> str:
     compared = f"{plural(parity.docs, 'document')} ({size(parity.bytes)})"
     match parity.outcome:
         case "equal":
@@ -197,42 +198,43 @@ def parity_line(parity: Parity) -> str:
     return f"{parity.engine}, the reference itself"
 
 
-def _print_splits(console: Console, manifest: Manifest) -> None:
+def _print_splits(console: Console, summary: StoreSummary) -> None:
     """What supervised data and splits add to a summary."""
-    splits = manifest.splits.values()
-    if any(split.learned is not None for split in splits):
-        learned, tokens = sum(split.learned or 0 for split in splits), sum(split.tokens for split in splits)
-        print_fact(console, "learned", f"{plural(learned, 'token')}, {learned / max(tokens, 1):.0%} of them")
+    splits = summary.splits.values()
+    if (learned := summary.all_learned) is not None:
+        share = learned / max(summary.all_tokens, 1)
+        print_fact(console, "learned", f"{plural(learned, 'token')}, {share:.0%} of them")
     if truncated := sum(split.truncated for split in splits):
         print_fact(console, "", f"{plural(truncated, 'record')} truncated to --max-length")
     if continued := sum(split.continued for split in splits):
         print_fact(console, "", f"{plural(continued, 'document')} more, from records that were split at --max-length")
-    if len(manifest.splits) > 1:
-        shares = (f"{safe(name)} {plural(split.docs, 'document')}" for name, split in manifest.splits.items())
+    if len(summary.splits) > 1:
+        shares = (f"{safe(name)} {plural(split.docs, 'document')}" for name, split in summary.splits.items())
         print_fact(console, "splits", ", ".join(shares))
 
 
-def print_summary(console: Console, manifest: Manifest) -> None:
+def print_summary(console: Console, summary: StoreSummary) -> None:
     """A finished build, for people."""
-    run = manifest.run
-    totals = manifest.totals
-    tokens = sum(split.tokens for split in manifest.splits.values())
-    print_fact(
-        console, "documents", f"{totals.written:,} written + {totals.rejected:,} rejected = {totals.read:,} read"
-    )
-    for reason, count in manifest.rejects.items():
+    counts = f"{summary.written:,} written + {summary.rejected:,} rejected = {summary.read:,} read"
+    print_fact(console, "documents", counts)
+    for reason, count in summary.rejects.items():
         print_fact(console, "", f"[yellow]{count:,} {reason}[/]")
-    print_fact(console, "tokens", f"{tokens:,} ({manifest.dtype})")
-    _print_splits(console, manifest)
-    rates = f"{run['input_mb_per_s']:,.1f} MB/s, {run['tokens_per_s']:,} tokens/s"
-    print_fact(console, "rate", f"{rates}, {run['seconds']:.1f} s in all")
-    stages = {stage: spent for stage, spent in run["stage_seconds"].items() if spent > 0}
+    print_fact(console, "tokens", f"{summary.all_tokens:,} ({summary.dtype})")
+    _print_splits(console, summary)
+    if not summary.run.is_import:
+        _print_run(console, summary.run)
+    if summary.audited_docs:
+        audited = plural(summary.audited_docs, "document")
+        print_fact(console, "audit", f"{audited} encoded twice during the run, [green]all equal[/]")
+
+
+def _print_run(console: Console, run: RunFacts) -> None:
+    rates = f"{run.input_mb_per_s:,.1f} MB/s, {run.tokens_per_s:,} tokens/s"
+    print_fact(console, "rate", f"{rates}, {run.seconds:.1f} s in all")
+    stages = {stage: spent for stage, spent in run.stage_seconds.items() if spent > 0}
     spent = sum(stages.values())
     if spent:
         shares = ", ".join(f"{stage} {part / spent:.0%}" for stage, part in stages.items())
-        print_fact(console, "time in", f"{shares}: the bottleneck is {run['bottleneck']}")
-    used = f"{plural(run['workers'], 'worker')}, {run['cpu_use']:.0%} of their cores used"
-    print_fact(console, "used", f"{used}, {size(run['peak_memory_bytes'])} of memory at most")
-    if manifest.audit.docs:
-        audited = plural(manifest.audit.docs, "document")
-        print_fact(console, "audit", f"{audited} encoded twice during the run, [green]all equal[/]")
+        print_fact(console, "time in", f"{shares}: the bottleneck is {run.bottleneck}")
+    used = f"{plural(run.workers, 'worker')}, {run.cpu_use:.0%} of their cores used"
+    print_fact(console, "used", f"{used}, {size(run.peak_memory_bytes)} of memory at most")

@@ -36,6 +36,7 @@ from tokpress.records import (
     Parity,
     Plan,
     Receipt,
+    RunFacts,
     Slice,
     TokenizerInfo,
     shard_name,
@@ -87,7 +88,7 @@ def import_tokens(
         receipts = unfinished.read_receipts(storage)
         frame = _frame(storage, receipts, found[0].dtype, info, eos_id, searched=format in _SEARCHED)
         parity = Parity(outcome="not-needed", engine=format, reference=format)
-        run = {"imported_from": format, "seconds": round(perf_counter() - began, 3), "tokpress": tokpress.__version__}
+        run = RunFacts(imported_from=format, seconds=round(perf_counter() - began, 3), tokpress=tokpress.__version__)
         manifest = seal_store(storage, plan, config, frame, receipts, parity, run, dtype=found[0].dtype)
     return Store(storage, manifest)
 

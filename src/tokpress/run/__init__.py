@@ -12,7 +12,9 @@ In: a `BuildConfig` and what a user named as inputs. Out: a store. This is the o
     worker        one unit -> its shards: read, encode, audit, shape, write
     budget        memory and cores -> how many workers, and how much text at a time
     gate          large records take turns
-    progress      what a caller is told while it runs
+    events        what a caller is told while it runs
+    event_log     --events FILE: written, and read back
+    clock         where a worker's time goes
     tally         the counters of a run
     profiles      --profile FILE
     projection    build --dry-run: what a run would take

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from time import perf_counter
+from time import perf_counter, time
 
 import msgspec
 
+import tokpress
 from tokpress.config import BuildConfig, reject_limit
 from tokpress.documents.frame import frame_for
 from tokpress.documents.splits import VAL, check_split, threshold_for
@@ -23,13 +24,14 @@ from tokpress.errors import NotEnoughMemory, UsageError
 from tokpress.machine import cpu_sets, usable_cores
 from tokpress.options import check_bounds
 from tokpress.records import STDIN, Input, Plan, Slice
+from tokpress.run import events
 from tokpress.run.budget import Budget, plan_budget
 from tokpress.run.clusters.base import Cluster
 from tokpress.run.clusters.processes import ProcessCluster
+from tokpress.run.events import Listener, Quiet, Reporter, Timed, join
 from tokpress.run.messages import Job, Settings, Task
 from tokpress.run.plan import default_unit_bytes, make_plan, val_below_of
 from tokpress.run.profiles import join_profiles
-from tokpress.run.progress import Reporter
 from tokpress.run.scheduler import Scheduler
 from tokpress.run.tally import Tally
 from tokpress.run.tasks import remaining_tasks
@@ -50,11 +52,28 @@ def build_store(
     config: BuildConfig,
     *,
     overwrite: bool = False,
-    reporter: Reporter | None = None,
+    reporter: Listener | None = None,
 ) -> Store:
-    reporter = reporter or Reporter()
     storage = open_storage(out)
+    told = Timed(join(reporter or Quiet()))
+    told.on(events.Began(started_at=time(), store=storage.url, version=tokpress.__version__))
+    try:
+        return _build(inputs, storage, config, told, overwrite=overwrite)
+    except BaseException as error:  # also an interruption: whoever listens is to know that nothing follows
+        told.on(events.Failed(error=type(error).__name__, message=str(error)))
+        raise
+
+
+def _build(
+    inputs: Sequence[str | os.PathLike[str]],
+    storage: Storage,
+    config: BuildConfig,
+    reporter: Reporter,
+    *,
+    overwrite: bool,
+) -> Store:
     job = make_job(inputs, storage, config)
+    reporter.on(events.InputsFound.of(job.inputs))
     with storage.lock():
         old = None if overwrite else unfinished.stored_plan(storage)
         if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
@@ -62,7 +81,7 @@ def build_store(
             frame = frame_for(config.tokenizer, old.tokenizer)
             unfinished.check_same_plan(storage, make_plan(job.inputs, config, old.tokenizer, frame, val_below_of(old)))
             if unfinished.is_finished(storage):
-                reporter.already_finished(storage.url)
+                reporter.on(events.AlreadyFinished(store=storage.url))
                 return Store(storage, read_manifest(storage))
         with _cluster(job, storage, resuming=old is not None) as cluster:
             return _run(job, storage, cluster, reporter, old)
@@ -95,10 +114,13 @@ def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: 
     scheduler = Scheduler(cluster, storage, job.inputs, doc_timeout=resources.doc_timeout)
     scheduler.start()
     prepared = scheduler.prepare()
-    reporter.prepared(job.inputs, prepared.info, prepared.frame)
-    reporter.proved(prepared.parity)
+    frame = prepared.frame
+    reporter.on(
+        events.TokenizerLoaded.of(prepared.info, dtype=frame.dtype.name, bos_id=frame.bos_id, eos_id=frame.eos_id)
+    )
+    reporter.on(events.Proved.of(prepared.parity))
     if prepared.first_document is not None:
-        reporter.first_document(prepared.first_document)
+        reporter.on(events.FirstDocument(**msgspec.structs.asdict(prepared.first_document)))
 
     val_below = threshold_for(config, job.inputs) if old is None else val_below_of(old)
     plan = make_plan(job.inputs, config, prepared.info, prepared.frame, val_below)
@@ -112,7 +134,7 @@ def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: 
     tally.resumed(receipt for unit in receipts.values() for receipt in unit)
     if receipts:
         docs = sum(receipt.counts.written for unit in receipts.values() for receipt in unit)
-        reporter.resuming(units=len(plan.units), units_left=len(tasks), docs=docs)
+        reporter.on(events.Resuming(units=len(plan.units), units_left=len(tasks), docs=docs))
 
     def settle(workers: int | None) -> tuple[Settings, Budget]:
         budget = plan_budget(resources.memory_bytes, workers, prepared.footprint, len(tasks), prepared.memory_per_byte)
@@ -125,23 +147,31 @@ def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: 
         ), budget
 
     def settle_for_fewer(workers: int, why: NotEnoughMemory) -> tuple[Settings, Budget]:
-        reporter.too_many_workers(why, fewer=workers)
+        reporter.on(events.FewerWorkers(workers=workers, why=str(why)))
         return settle(workers)
 
+    def watched(workers: list[events.WorkerView]) -> None:
+        reporter.on(events.Workers(workers=workers))
+
     scheduler.configure(*settle(resources.workers))
-    reporter.started(sum(sizes[task.unit] for task in tasks))
+    reporter.on(
+        events.Started(
+            bytes=sum(sizes[task.unit] for task in tasks),
+            units=len(tasks),
+            workers=scheduler.count,
+            threads=scheduler.threads,
+        )
+    )
     started = perf_counter()
     try:
         for group in _in_order(tasks) if config.read.limit is not None else [tasks]:
             group = [_limited(task, config.read.limit, receipts) for task in group]
-            for done in scheduler.run(
-                group, tally.heard, reporter.watched, receipts=receipts, configure=settle_for_fewer
-            ):
+            for done in scheduler.run(group, tally.heard, watched, receipts=receipts, configure=settle_for_fewer):
                 receipts[done.unit] = done.receipts
                 tally.finished(done)
         tally.check_rejects()
     finally:
-        reporter.stopped()
+        reporter.on(events.Stopped())
     if resources.profile:
         join_profiles(resources.profile)
     unfinished.remove_strays(storage, receipts)
@@ -149,7 +179,7 @@ def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: 
         workers=scheduler.count, threads=scheduler.threads, peak_bytes=cluster.peak_bytes, started=started
     )
     manifest = seal_store(storage, plan, config, prepared.frame, receipts, prepared.parity, facts)
-    reporter.finished(manifest)
+    reporter.on(events.Finished.of(storage.url, manifest))
     return Store(storage, manifest)
 
 

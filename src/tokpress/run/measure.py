@@ -99,10 +99,10 @@ def worker_rates(
             run = store.manifest.run
             yield WorkersRate(
                 workers=count,
-                input_mb_per_s=run["input_mb_per_s"],
-                tokens_per_s=run["tokens_per_s"],
-                cpu_use=run["cpu_use"],
-                peak_memory_bytes=run["peak_memory_bytes"],
+                input_mb_per_s=run.input_mb_per_s,
+                tokens_per_s=run.tokens_per_s,
+                cpu_use=run.cpu_use,
+                peak_memory_bytes=run.peak_memory_bytes,
             )
 
 

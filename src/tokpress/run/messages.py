@@ -164,15 +164,6 @@ class Failed(Message, frozen=True, kw_only=True):
         return made(self.message)
 
 
-class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker at one moment, for people to watch."""
-
-    number: int
-    unit: int | None
-    cpu_percent: float
-    memory_bytes: int
-
-
 Order = Job | Prepare | Preload | Settings | Task | Settle  # what a worker is told
 Reply = Prepared | Encoding | Advanced | Encoded | Done | Failed  # what it says
 encode = msgspec.msgpack.Encoder().encode

@@ -19,6 +19,7 @@ from tokpress.errors import NotEnoughMemory, TokpressError
 from tokpress.records import Input, Receipt
 from tokpress.run.budget import Budget
 from tokpress.run.clusters.base import Cluster, Ended, Usage
+from tokpress.run.events import WorkerView
 from tokpress.run.messages import (
     Advanced,
     Done,
@@ -32,7 +33,6 @@ from tokpress.run.messages import (
     Settings,
     Settle,
     Task,
-    WorkerView,
 )
 from tokpress.run.quarantine import HUNG, OUT_OF_MEMORY, Quarantine
 from tokpress.run.tasks import continued, lost

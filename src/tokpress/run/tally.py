@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any
 
 from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
-from tokpress.records import Receipt, Reject
+from tokpress.records import Receipt, Reject, RunFacts
+from tokpress.run import events
+from tokpress.run.events import Reporter
 from tokpress.run.messages import Advanced, Done
-from tokpress.run.progress import Reporter
 
 _EXAMPLES = 3
+_COUNTERS = ("input_bytes", "text_bytes", "docs", "tokens", "rejects")
 _PACKAGES = ("tokpress", "gigatoken", "tokenizers", "sentencepiece", "tiktoken", "pyarrow", "numpy")
 
 
@@ -45,37 +46,48 @@ class Tally:
         self.tokens += advanced.tokens
         self.rejects += advanced.rejects
         self._examples += advanced.examples[: _EXAMPLES - len(self._examples)]
-        self._reporter.advanced(worker, advanced)
+        counts = {name: getattr(advanced, name) for name in _COUNTERS}
+        self._reporter.on(events.Advanced(worker=worker, **counts))
+        if advanced.examples:
+            self._reporter.on(events.Rejected(worker=worker, examples=advanced.examples))
         if self.docs + self.rejects >= RECORDS_BEFORE_REJECTS_COUNT or "%" not in self._max_rejects:
             self.check_rejects()
 
     def finished(self, done: Done) -> None:
         self._stages.update(done.stage_seconds)
         self._cpu_seconds += done.cpu_seconds
+        self._reporter.on(
+            events.UnitDone(
+                unit=done.unit,
+                docs=sum(receipt.docs for receipt in done.receipts),
+                tokens=sum(receipt.tokens for receipt in done.receipts),
+                shards=[receipt.name for receipt in done.receipts],
+            )
+        )
 
     def check_rejects(self) -> None:
         rejects = self._earlier_rejects + self.rejects
         read = self._earlier_docs + self.docs + rejects
         check_rejects(rejects, read, self._max_rejects, self._examples)
 
-    def facts(self, *, workers: int, threads: int, peak_bytes: int, started: float) -> dict[str, Any]:
+    def facts(self, *, workers: int, threads: int, peak_bytes: int, started: float) -> RunFacts:
         """How the run went, for the manifest and the summary."""
         seconds = perf_counter() - self._began
         encoding = max(perf_counter() - started, 1e-9)
-        stages = {stage: round(spent, 3) for stage, spent in self._stages.items()}
-        return {
-            "seconds": round(seconds, 3),
-            "input_bytes": self.input_bytes,
-            "text_bytes": self.text_bytes,
-            "input_mb_per_s": round(self.input_bytes / 1e6 / seconds, 2),
-            "docs_per_s": round(self.docs / seconds, 1),
-            "tokens_per_s": round(self.tokens / seconds),
-            "stage_seconds": stages,
-            "bottleneck": max(stages, key=lambda stage: stages[stage]) if stages else None,
-            "cpu_use": round(self._cpu_seconds / (encoding * workers), 3),
-            "peak_memory_bytes": peak_bytes,
-            "workers": workers,
-            "threads": threads,
-            "python": platform.python_version(),
-            "versions": {package: version(package) for package in _PACKAGES},
-        }
+        stages: dict[str, float] = {stage: round(spent, 3) for stage, spent in self._stages.items()}
+        return RunFacts(
+            seconds=round(seconds, 3),
+            input_bytes=self.input_bytes,
+            text_bytes=self.text_bytes,
+            input_mb_per_s=round(self.input_bytes / 1e6 / seconds, 2),
+            docs_per_s=round(self.docs / seconds, 1),
+            tokens_per_s=round(self.tokens / seconds),
+            stage_seconds=stages,
+            bottleneck=max(stages, key=lambda stage: stages[stage]) if stages else None,
+            cpu_use=round(self._cpu_seconds / (encoding * workers), 3),
+            peak_memory_bytes=peak_bytes,
+            workers=workers,
+            threads=threads,
+            python=platform.python_version(),
+            versions={package: version(package) for package in _PACKAGES},
+        )

@@ -32,6 +32,7 @@ from tokpress.engines.table import fast_for
 from tokpress.errors import TokenizerError
 from tokpress.records import ON_REQUEST, Input, Reject, Slice
 from tokpress.run.budget import READ_COST
+from tokpress.run.clock import StageClock
 from tokpress.run.gate import Gate
 from tokpress.run.messages import (
     Advanced,
@@ -50,7 +51,6 @@ from tokpress.run.messages import (
     Task,
 )
 from tokpress.run.profiles import write_part
-from tokpress.run.progress import StageClock
 from tokpress.sources.base import Growing, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts

@@ -6,6 +6,8 @@ In: `TokenBatch`es with positions. Out: a directory that anyone can map into mem
     unfinished a store that is being written: may it be, and what of it is done?
     writer     batches -> shards and their receipts
     reader     a store -> documents, slices, decoded text
+    summary    a store in numbers
+    rejects    rejected records, one after the other
     seal       the end of a run: receipts -> manifest
     kept       metadata columns beside the documents (--keep)
     verify     every byte against every checksum and every count against every other

@@ -27,6 +27,8 @@ from tokpress.store.manifest import read_manifest, read_record, verify_hint
 
 if TYPE_CHECKING:
     from tokpress.engines.base import Engine
+    from tokpress.store.rejects import RejectView
+    from tokpress.store.summary import StoreSummary
     from tokpress.store.verify import Report
 
 _INT64 = np.dtype("<i8")
@@ -228,6 +230,19 @@ class Store:
         if len(ids) and manifest.eos_id is not None and ids[-1] == manifest.eos_id:
             ids = ids[:-1]
         return self.decode(ids)
+
+    def summary(self, *, lengths: bool = True) -> StoreSummary:
+        """The store in numbers. Without `lengths` nothing is read but the manifest."""
+        from tokpress.store.summary import summarize
+
+        return summarize(self, lengths=lengths)
+
+    def rejects(self, *, reason: str | None = None, offset: int = 0, limit: int | None = None) -> Iterator[RejectView]:
+        """The records that were read but not written, in the order of the inputs; of all splits, read as they are asked
+        for. `reason` chooses those of one kind, and `offset` and `limit` a page of them."""
+        from tokpress.store.rejects import read_rejects
+
+        return read_rejects(self.storage, self.manifest, reason=reason, offset=offset, limit=limit)
 
     def verify(self) -> Report:
         from tokpress.store.verify import verify_store

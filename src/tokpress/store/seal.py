@@ -27,6 +27,7 @@ from tokpress.records import (
     Parity,
     Plan,
     Receipt,
+    RunFacts,
     Split,
 )
 from tokpress.storage.base import Storage
@@ -41,7 +42,7 @@ def seal_store(
     frame: Frame,
     receipts: Receipts,
     parity: Parity,
-    run: dict[str, Any],
+    run: RunFacts,
     *,
     dtype: np.dtype[Any] | None = None,
 ) -> Manifest:

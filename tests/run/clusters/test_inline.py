@@ -13,7 +13,8 @@ import pytest
 
 from run.jobs import SETTINGS, begin, budget, inline, shard_files, write_texts
 from tokpress.errors import TokpressError
-from tokpress.run.messages import Advanced, WorkerView
+from tokpress.run.events import WorkerView
+from tokpress.run.messages import Advanced
 from tokpress.run.tasks import remaining_tasks
 from tokpress.storage.local import LocalStorage
 from tokpress.store.unfinished import read_receipts, unit_receipts

@@ -27,7 +27,8 @@ from tokpress.records import MANIFEST, Plan
 from tokpress.run.clusters import processes as module
 from tokpress.run.clusters.processes import ProcessCluster
 from tokpress.run.clusters.serve import SYNC_FAILED
-from tokpress.run.messages import Advanced, Done, Job, Prepare, Settings, WorkerView
+from tokpress.run.events import WorkerView
+from tokpress.run.messages import Advanced, Done, Job, Prepare, Settings
 from tokpress.run.tasks import remaining_tasks
 from tokpress.run.worker import Worker
 from tokpress.storage.local import LocalStorage
@@ -163,7 +164,7 @@ class TestRun:
             "import sys, tokpress\n"
             "print('once', flush=True)\n"
             "store = tokpress.build(sys.argv[1], tokenizer='bytes', out=sys.argv[2], workers=2, max_rejects='100%')\n"
-            "print(store.num_docs, store.manifest.run['workers'])\n"
+            "print(store.num_docs, store.manifest.run.workers)\n"
         )
         command = [sys.executable, str(script), str(source), str(tmp_path / "out")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

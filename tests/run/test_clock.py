@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tokpress.run.progress import StageClock
+from tokpress.run.clock import StageClock
 
 
 class TestStages:
