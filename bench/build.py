@@ -50,15 +50,18 @@ with open(sys.argv[1], "rb") as file, open(sys.argv[3], "wb") as out:
 OUT = corpus.DATA / "out"
 
 
-def build(source: Path, workers: int, *, sync: str = "shards") -> tuple[measure.Measured, dict[str, Any]]:
-    """A build, measured from outside, and what it says of itself."""
+def build(
+    source: Path, workers: int, *options: str, tokenizer: Path | None = None, sync: str = "shards"
+) -> tuple[measure.Measured, dict[str, Any]]:
+    """A build, measured from outside, and what it says of itself: its run, and which tokens with which engine."""
     shutil.rmtree(OUT, ignore_errors=True)
-    command = ["-m", "tokpress", "build", str(source), "--tokenizer", str(corpus.llama3()), "--out", str(OUT)]
+    named = ["--tokenizer", str(tokenizer or corpus.llama3()), "--out", str(OUT)]
+    command = ["-m", "tokpress", "build", str(source), *named, "--workers", str(workers), "--quiet", *options]
     environment = {} if sync == "shards" else {"PYTHONPATH": str(_without_fsync(sync))}
-    measured = measure.run([sys.executable, *command, "--workers", str(workers), "--quiet"], **environment)
-    facts: dict[str, Any] = json.loads((OUT / "manifest.json").read_bytes())["run"]
+    measured = measure.run([sys.executable, *command], **environment)
+    manifest: dict[str, Any] = json.loads((OUT / "manifest.json").read_bytes())
     shutil.rmtree(OUT)
-    return measured, facts
+    return measured, manifest["run"] | {key: manifest[key] for key in ("fingerprint", "parity")}
 
 
 def _without_fsync(sync: str) -> Path:
@@ -145,6 +148,25 @@ def durability(source: Path, rounds: int) -> None:
     print()
 
 
+def sentencepiece(source: Path, rounds: int) -> None:
+    """Mistral's BPE model: the engine that is found, and the library."""
+    ours, library = [], []
+    for _ in range(rounds):
+        measured, found = build(source, 2, tokenizer=corpus.mistral())
+        ours.append(measured)
+        measured, expected = build(source, 2, "--engine", "sentencepiece", tokenizer=corpus.mistral())
+        library.append(measured)
+        assert (found["parity"]["engine"], found["fingerprint"]) == ("gigatoken", expected["fingerprint"])
+    size = f"{source.stat().st_size / 1e6:,.0f} MB"
+    print(
+        f"| {size}, SentencePiece BPE, two workers | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|"
+    )
+    row("tokpress build (gigatoken)", source, ours)
+    row("tokpress build --engine sentencepiece", source, library)
+    ratio = measure.median_ratio(ours, library)
+    print(f"\ntokpress / --engine sentencepiece: {ratio:.2f} (median of {rounds} pairs), tokens equal\n", flush=True)
+
+
 def peers(source: Path, slice_: Path, rounds: int) -> None:
     two, in_memory, batched = [], [], []
     for _ in range(rounds):
@@ -175,7 +197,7 @@ def memory(sizes: Sequence[int]) -> None:
 
 
 def main() -> None:
-    sections = ("one-process", "two-workers", "durability", "peers", "memory")
+    sections = ("one-process", "two-workers", "durability", "sentencepiece", "peers", "memory")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
@@ -194,6 +216,8 @@ def main() -> None:
         two_workers(prose, args.rounds)
     if "durability" in args.only:
         durability(corpus.jsonl_of(6 * scale // 10), 3 * args.rounds)
+    if "sentencepiece" in args.only:
+        sentencepiece(corpus.jsonl_of(4 * scale // 10), args.rounds)
     if "peers" in args.only:
         rounds = max(args.rounds // 2, 1)
         peers(source, slice_, rounds)

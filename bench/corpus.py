@@ -102,6 +102,14 @@ def llama3_50k() -> Path:
     return _tokenizer("llama3-50k", ranks, {"<|begin_of_text|>": 50_000, "<|end_of_text|>": 50_001})
 
 
+def mistral() -> Path:
+    """Mistral's SentencePiece model: BPE with byte fallback, 32,000 pieces."""
+    spec = find_spec("mistral_common")
+    if spec is None or spec.origin is None:
+        sys.exit("the mistral-common package carries the SentencePiece model: pip install mistral-common")
+    return Path(spec.origin).parent / "data" / "tokenizer.model.v1"
+
+
 def _tokenizer(name: str, ranks: bytes, special_tokens: dict[str, int]) -> Path:
     directory = DATA / name
     if not (directory / "tokenizer_config.json").is_file():

@@ -16,8 +16,6 @@ import json
 import statistics
 import threading
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
-from pathlib import Path
 from time import perf_counter, sleep
 
 import corpus
@@ -34,13 +32,6 @@ from tokpress.engines.load import fast_engine, load_files, reference_engine
 
 BATCH, SEQ_LEN, STEP_SECONDS = 8, 2048, 0.05
 SAMPLE_CHARS = 6200  # about 2,000 tokens of this model
-
-
-def mistral() -> Path:
-    spec = find_spec("mistral_common")
-    if spec is None or spec.origin is None:
-        raise SystemExit("the mistral-common package carries the SentencePiece model: pip install mistral-common")
-    return Path(spec.origin).parent / "data" / "tokenizer.model.v1"
 
 
 def samples(count: int, size: int = SAMPLE_CHARS) -> list[str]:
@@ -70,9 +61,9 @@ def parallel(rounds: int) -> None:
     """8 samples of 2,000 tokens: a pool of two against what a loop does, a call for each sample."""
     texts = samples(BATCH)
     in_arrow = [pa.array([text], pa.large_string()) for text in texts]
-    model = sentencepiece.SentencePieceProcessor(model_file=str(mistral()))
+    model = sentencepiece.SentencePieceProcessor(model_file=str(corpus.mistral()))
     tokens = sum(map(len, model.encode(texts))) // BATCH
-    with ParallelTokenizer(mistral(), workers=2) as tokenizer:
+    with ParallelTokenizer(corpus.mistral(), engine="sentencepiece", workers=2) as tokenizer:
         ways: dict[str, Callable[[], object]] = {
             "one by one: `[np.array(model.encode(text)) for text in texts]`": lambda: arrays(map(model.encode, texts)),
             "one by one, left as lists": lambda: [model.encode(text) for text in texts],
@@ -100,7 +91,10 @@ def parallel(rounds: int) -> None:
 
 def small(rounds: int) -> None:
     """Batches around the size from which on the pool is used, against the same call without a pool."""
-    with ParallelTokenizer(mistral(), workers=1) as plain, ParallelTokenizer(mistral(), workers=2) as pool:
+    with (
+        ParallelTokenizer(corpus.mistral(), engine="sentencepiece", workers=1) as plain,
+        ParallelTokenizer(corpus.mistral(), engine="sentencepiece", workers=2) as pool,
+    ):
         pool(samples(BATCH))
         print(f"| two texts; shared from {pool.crossover_bytes:,} bytes on | one worker, ms | two, ms | one / two |")
         print("|---|---|---|---|")
@@ -128,7 +122,7 @@ def locks() -> None:
 
 
 def _engines() -> list[Engine]:
-    sentencepiece = reference_engine(load_files(TokenizerConfig(spec=str(mistral()))), "text")
+    sentencepiece = reference_engine(load_files(TokenizerConfig(spec=str(corpus.mistral()))), "text")
     llama = load_files(TokenizerConfig(spec=str(corpus.llama3())))
     huggingface = reference_engine(llama, "text")
     ranks = TokenizerConfig(spec=str(corpus.llama3_ranks()), pattern="llama3")
@@ -166,7 +160,7 @@ def loop(rounds: int, steps: int) -> None:
     """A training loop of 50 ms a step, in every way."""
     source = corpus.jsonl_of(20 * 10**6, prose=True)
     for label, tokenizer in (
-        ("SentencePiece, Mistral 32k", mistral()),
+        ("SentencePiece, Mistral 32k", corpus.mistral()),
         ("tokenizer.json, Llama 3 128k", corpus.llama3()),
     ):
         runs: list[list[Way]] = [

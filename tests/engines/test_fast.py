@@ -41,7 +41,8 @@ def upside(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "documents", [[], [""], ["a"], ["a?"], ["a", "b?", "c"], ["?", "a", "", "?", "??"], ["a", "b", "?"]]
+    "documents",
+    [[], [""], ["a"], ["a?"], ["a", "b?", "c"], ["?", "a", "?", "b"], ["?", "a", "", "?", "??"], ["a", "b", "?"]],
 )
 def test_doubtful_documents_are_encoded_by_the_reference(engine: FastEngine, documents: list[str]) -> None:
     tokens = engine.encode(large_strings(documents))

@@ -1,4 +1,4 @@
-"""gigatoken for SentencePiece BPE models with byte fallback, six times as fast as the library.
+"""gigatoken for SentencePiece BPE models with byte fallback, about seven times as fast as the library.
 
 In: a `.model`. Out: a `FastEncoder` with the library's ids. Its pieces become merges (see `bpe_pieces`). Text is normalised
 
