@@ -86,6 +86,10 @@ class WriterLock:
         around = self._os.open(directory.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._os.fsync(around)
+        except OSError:
+            with suppress(OSError):
+                self._os.rmdir(directory)
+            raise
         finally:
             self._os.close(around)
 
