@@ -201,7 +201,7 @@ class TestRead:
             ("limit = 3.5", "c.toml: limit is 3.5: Expected `int`, got `float`"),
             ("workers = '3'", "workers is '3': Expected `int`, got `str`"),
             ("drop_empty = 1", "drop_empty is 1: Expected `bool`, got `int`"),
-            ("engine = 'warp'", "engine is 'warp': Invalid enum value"),
+            ("overlong = 'warp'", "overlong is 'warp': Invalid enum value"),
             ("added_tokens = ['a=1']", "Expected `object`, got `array`"),
             ("inputs = [1]", "Expected `str`, got `int`"),
             ("limit = ", "--config c.toml cannot be read: Invalid value"),
@@ -214,7 +214,11 @@ class TestRead:
         assert said in str(refused.value)
 
     def test_what_is_out_of_bounds_is_said_like_a_flag_s(self, asked: Any) -> None:
-        for line, said in (("workers = 0", "'--workers': 0 is not in the range"), ("memory = '4XB'", "not a size")):
+        for line, said in (
+            ("workers = 0", "'--workers': 0 is not in the range"),
+            ("memory = '4XB'", "not a size"),
+            ("engine = 'warp'", "'warp' is not one of 'auto'"),
+        ):
             Path("c.toml").write_text(line)
             with pytest.raises(click.BadParameter) as refused:
                 run([*USUAL, "--config", "c.toml"])

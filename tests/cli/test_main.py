@@ -78,7 +78,7 @@ class TestErrors:
         def broken(*args: Any) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(inspect_verb, "_store_facts", broken)
+        monkeypatch.setattr(inspect_verb, "_print_store", broken)
         with pytest.raises(ZeroDivisionError):
             cli("inspect", store)
 

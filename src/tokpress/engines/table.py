@@ -85,7 +85,10 @@ def engine_names() -> list[str]:
 
 
 def reference_for(kind: str) -> EngineSpec:
-    return next(spec for spec in all_engines() if spec.role == "reference" and kind in spec.kinds)
+    for spec in all_engines():
+        if spec.role == "reference" and kind in spec.kinds:
+            return spec
+    raise TokenizerError(f"no engine is known for {kind!r} tokenizers. Is a package missing that brought one?")
 
 
 def fast_for(kind: str, asked: str = AUTO) -> list[EngineSpec]:
