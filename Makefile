@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 COMPAT := .venv-compat
 COMPAT_READY := $(COMPAT)/.ready
 
-.PHONY: help setup demo test check compat crash mutate format docs bench clean
+.PHONY: help setup demo test check compat crash attack mutate format docs bench clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -15,6 +15,7 @@ help:
 	@echo "make check    lint, types, formatting"
 	@echo "make compat   other trainers' own readers on our exports, in an environment of their own"
 	@echo "make crash    kills and faults, hundreds of them; half an hour"
+	@echo "make attack   every attack of the table in tests/attack, and what must come of it"
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
@@ -46,6 +47,9 @@ compat: $(COMPAT_READY)
 crash: $(READY)
 	command -v strace > /dev/null || apt-get install --yes --quiet strace
 	TOKPRESS_CRASH_ROUNDS=100 TOKPRESS_CRASH_EVERYTHING=1 $(BIN)/pytest tests/crash --numprocesses auto
+
+attack: $(READY)
+	TOKPRESS_ATTACK_EVERYTHING=1 $(BIN)/pytest tests/attack --numprocesses auto
 
 mutate: $(READY)
 	$(BIN)/python tests/mutations/run.py

@@ -1,0 +1,1 @@
+"""The table, a module a topic. A module has `CASES`, and is found by being here."""
