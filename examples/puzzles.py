@@ -100,7 +100,7 @@ def train(model: Model, arrays: Arrays, steps: int, batch_size: int = 256) -> No
 
 
 def accuracy(model: Model, arrays: Arrays) -> float:
-    """The share of puzzles whose learned tokens, the answer and its end, are all right."""
+    """The share of puzzles whose loss tokens, the answer and its end, are all right."""
     ids, target, mask = arrays.rows(slice(None))
     with torch.no_grad():
         right = (model(ids).argmax(-1) == target) | ~mask

@@ -1,4 +1,4 @@
-"""What flows between the rooms: text in Arrow memory, token ids in NumPy memory.
+"""What flows between the packages: text in Arrow memory, token ids in NumPy memory.
 
 In: nothing; these are plain records. Out: `TextBatch` goes from a source through a template to an engine, `TokenBatch` comes
 from an engine, `DocumentBatch` goes to the store's writer. None holds a Python object per document: a batch of a million

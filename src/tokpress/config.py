@@ -140,10 +140,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a record becomes text, what of it is learned, and how long it may get. At most one kind of template."""
+    """How a record becomes text, what of it is in the loss, and how long it may get. At most one kind of template."""
 
     prompt_field: Annotated[
-        str | None, Option("Where the prompt stands. Only the completion is learned.", "always", metavar="FIELD")
+        str | None, Option("Where the prompt stands. Only the completion is in the loss.", "always", metavar="FIELD")
     ] = None
     completion_field: Annotated[str | None, Option("Where the completion stands.", "always", metavar="FIELD")] = None
     prompt_separator: Annotated[
@@ -167,7 +167,7 @@ class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
     template: Annotated[
         str | None,
         Option(
-            "Any other record: a Jinja2 template, with {% loss %}...{% endloss %} around what is learned.",
+            "Any other record: a Jinja2 template, with {% loss %}...{% endloss %} around what is in the loss.",
             "always",
             kind="file",
         ),
@@ -175,13 +175,13 @@ class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
     loss: Annotated[
         LossChoice | None,
         Option(
-            "Chats: what is learned: all of it, what the assistant says, or its last answer. Default: assistant.",
+            "Chats: what is in the loss: all of it, what the assistant says, or its last answer. Default: assistant.",
             "always",
         ),
     ] = None
-    keep_empty_loss: Annotated[bool, Option("Keep records of which nothing is learned; else rejects.", "always")] = (
-        False
-    )
+    keep_empty_loss: Annotated[
+        bool, Option("Keep records of which nothing is in the loss; else rejects.", "always")
+    ] = False
     max_length: Annotated[
         int | None, Option("Tokens of a document, BOS and EOS too.", "always", metavar="N", at_least=1)
     ] = None

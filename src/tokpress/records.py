@@ -27,7 +27,7 @@ TOKENIZER = "tokenizer"
 PACKS = "packs"  # plans for packing; each is sealed by itself
 QUARANTINE = "quarantine"  # while a store is written: documents that no worker survives
 SHARD_FILES = ("bin", "ends", "pos")  # the extensions that every shard has
-MASK = "mask"  # and this one, if a part of the documents is learned
+MASK = "mask"  # and this one, if a part of the documents is in the loss
 KEPT = "docs.parquet"  # and this one, with --keep
 TRAIN = "train"  # the split that every store has; its receipts speak for those of the others
 
@@ -55,7 +55,7 @@ EMPTY = "empty"  # no text in it, with --drop-empty
 TOO_LARGE = "too-large"  # over --max-doc-bytes; never loaded
 DAMAGED_INPUT = "damaged-input"  # the file ends early or is corrupt from here on
 OVERLONG = "overlong"  # more tokens than --max-length, with --overlong drop
-EMPTY_LOSS = "empty-loss"  # nothing of it is learned, without --keep-empty-loss
+EMPTY_LOSS = "empty-loss"  # nothing of it is in the loss, without --keep-empty-loss
 BAD_CHAT = "bad-chat"  # the messages are no list of objects, or the chat template refuses them
 BAD_TEMPLATE = "template-failed"  # --template cannot be rendered for it
 TEMPLATE_LIMIT = "template-limit"  # the template takes too many steps or writes too much for it
@@ -200,7 +200,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: TokenizerInfo
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+_ON_DISK = {"loss_tokens": "learned"}  # the name that version 1 of the format gave it
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_ON_DISK):
     """One shard, finished. `next_input` and `next_position` say where its unit goes on; None: it was the unit's last.
 
     Shards of several splits with the same unit and number end at the same place of the input. Of these the one of `train`
@@ -223,7 +226,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     beside: tuple[str, ...] = ()  # splits that have a shard with this unit and number, too
     continued: Count = 0  # documents that go on with the record of the one before: written + continued = docs
     truncated: Count = 0  # records that lost their end to --max-length
-    learned: Count | None = None  # tokens that the mask marks
+    loss_tokens: Count | None = None  # tokens that the mask marks
 
     @property
     def name(self) -> str:
@@ -248,10 +251,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Split(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Split(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_ON_DISK):
     docs: Count
     tokens: Count
-    learned: Count | None = None  # tokens that the masks mark
+    loss_tokens: Count | None = None  # tokens that the masks mark
     continued: Count = 0  # documents that go on with the record of the one before
     truncated: Count = 0  # records that lost their end to --max-length
     shards: list[Receipt]

@@ -86,7 +86,6 @@ def _train_byte_level(
     fewest = 256 + len(special_tokens)
     if vocab_size < fewest:
         raise UsageError(f"--vocab-size {vocab_size} is too small: bytes and special tokens alone are {fewest}.")
-    os.environ["TOKENIZERS_PARALLELISM"] = "true"
     try:
         regex = tokenizers.Regex(PATTERNS.get(pattern, pattern))
     except Exception as error:

@@ -37,7 +37,7 @@ class TestBuild:
         said = (source.parent / "said").read_text()
         assert "train 80 documents, val 20 documents" in said
         assert "records truncated to --max-length" in said
-        assert "learned" in said
+        assert "loss tokens" in said
 
     def test_split_records_are_counted(self, cli: Cli, source: Path) -> None:
         build(cli, source, "--max-length", "10", "--overlong", "split")
@@ -71,10 +71,10 @@ class TestInspect:
     def test_shows_what_is_learned(self, cli: Cli, source: Path) -> None:
         out = build(cli, source, "--split-field", "part")
         shown = cli("inspect", str(out), "--doc", "0", "--split", "val")
-        assert "2 tokens learned" in shown.out  # "0" and its end
+        assert "2 loss tokens" in shown.out  # "0" and its end
         facts = json.loads(cli("inspect", str(out), "--doc", "0", "--split", "val", "--json").out)
         assert facts["mask"] == [0] * len("What is 0 + 0?") + [1, 1]
-        assert json.loads(cli("inspect", str(out), "--json").out)["learned_tokens"] > 0
+        assert json.loads(cli("inspect", str(out), "--json").out)["loss_tokens"] > 0
 
     def test_plain_text_has_no_mask(self, cli: Cli, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text('{"text": "x"}')

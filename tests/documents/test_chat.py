@@ -1,4 +1,4 @@
-"""What of a chat is learned, where templates come from, and what is wrong with chats that are rejected."""
+"""What of a chat is in the loss, where templates come from, and what is wrong with chats that are rejected."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestLoss:
 
     def test_a_prompt_that_the_answer_does_not_begin_with_is_told(self, tmp_path: Path) -> None:
         """A template that has the assistant begin to think, and forgets that once it has answered: the prompt is longer than
-        what stands before the answer, and the answer's first words would not be learned."""
+        what stands before the answer, and the answer's first words would not be in the loss."""
         template = (
             "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
             "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -175,3 +176,19 @@ class TestDamagedFiles:
         tokenizer["model"]["merges"].append(["no such", "token"])
         with pytest.raises(TokenizerError, match="cannot be loaded"):
             engine(tokenizer)
+
+
+@pytest.mark.parametrize("set_by_the_user", [None, "true", "false"])
+def test_the_users_own_tokenizers_keep_their_threads(
+    set_by_the_user: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library reads TOKENIZERS_PARALLELISM at each call: a user's training process goes on calling it beside us."""
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    if set_by_the_user is not None:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", set_by_the_user)
+    tokenizer = engine(samples.byte_level())
+    texts = large_strings(["one and two", "", "three"])
+    one, two = tokenizer.encode(texts, threads=1), tokenizer.encode(texts, threads=2)
+    assert (one.ids.tolist(), one.ends.tolist()) == (two.ids.tolist(), two.ends.tolist())
+    tokenizer.token_starts(texts)
+    assert os.environ.get("TOKENIZERS_PARALLELISM") == set_by_the_user

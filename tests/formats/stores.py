@@ -59,11 +59,11 @@ def furnish(
         receipts = [
             _shard(store, name, number, docs, dtype, masks, eos, beside, rng) for number, docs in enumerate(split)
         ]
-        learned = [receipt.learned for receipt in receipts if receipt.learned is not None]
+        loss_tokens = [receipt.loss_tokens for receipt in receipts if receipt.loss_tokens is not None]
         made[name] = Split(
             docs=sum(map(len, split)),
             tokens=sum(receipt.tokens for receipt in receipts),
-            learned=sum(learned) if learned else None,
+            loss_tokens=sum(loss_tokens) if loss_tokens else None,
             shards=receipts,
         )
     old = read_manifest(LocalStorage(store))
@@ -125,7 +125,7 @@ def _shard(
         next_input=None,
         next_position=None,
         beside=beside,
-        learned=int(arrays["mask"].sum()) if "mask" in arrays else None,
+        loss_tokens=int(arrays["mask"].sum()) if "mask" in arrays else None,
     )
     (store / SHARDS / f"{name}.json").write_bytes(encode(receipt))
     return receipt

@@ -145,7 +145,7 @@ class TestManyBlocks:
         expected = plan_bytes(packed(store, seq_len, long_docs))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tokpress.packing.planner._BLOCK_PIECES", block)
-            patch.setattr("tokpress.packing.deal._BLOCK_PIECES", block)
+            patch.setattr("tokpress.packing.assignment._BLOCK_PIECES", block)
             assert plan_bytes(packed(store, seq_len, long_docs)) == expected
 
     def test_more_pieces_than_32_bits_can_count_are_numbered_with_64(
@@ -153,7 +153,7 @@ class TestManyBlocks:
     ) -> None:
         store = make_store([[3, 9, 0, 4], [5, 5]])
         expected = rows_of(packed(store, 6))
-        for module in ("deal", "plan"):
+        for module in ("assignment", "plan"):
             monkeypatch.setattr(f"tokpress.packing.{module}.number_dtype", lambda pieces: np.dtype("<i8"))
         packing = packed(store, 6)
         assert packing.plan.order.dtype == np.int64

@@ -40,8 +40,8 @@ class TestSummary:
     def test_says_how_much_is_learned_where_there_are_masks(self) -> None:
         masks = tokpress.open(STORES / "masks").summary(lengths=False)
         plain = tokpress.open(STORES / "plain").summary(lengths=False)
-        assert masks.all_learned == sum(split.learned or 0 for split in masks.splits.values()) > 0
-        assert (plain.learned_tokens, plain.all_learned) == (None, None)
+        assert masks.all_loss_tokens == sum(split.loss_tokens or 0 for split in masks.splits.values()) > 0
+        assert (plain.loss_tokens, plain.all_loss_tokens) == (None, None)
 
     def test_without_lengths_reads_the_manifest_alone(self, tmp_path: Path) -> None:
         (tmp_path / "manifest.json").write_bytes((STORES / "plain" / "manifest.json").read_bytes())

@@ -200,7 +200,7 @@ class TestForgery:
         report = verify_store(store_copy)
         assert any(problem.file == MANIFEST and "split train" in problem.message for problem in report.problems)
 
-    @pytest.mark.parametrize("field", ["learned", "continued", "truncated"])
+    @pytest.mark.parametrize("field", ["loss_tokens", "continued", "truncated"])
     def test_a_split_of_supervised_data_that_does_not_add_up(self, tmp_path: Path, field: str) -> None:
         source = tmp_path / "a.jsonl"
         source.write_text('{"q": "question", "a": "a long answer"}\n' * 3)
@@ -210,7 +210,7 @@ class TestForgery:
         split = read_manifest(LocalStorage(store)).splits["train"]
         reseal(store, splits={"train": msgspec.structs.replace(split, **{field: (getattr(split, field) or 0) + 1})})
         problems = [(problem.file, problem.message) for problem in verify_store(store).problems]
-        assert problems == [(MANIFEST, "split train does not add up: learned tokens, continued or truncated records")]
+        assert problems == [(MANIFEST, "split train does not add up: loss tokens, continued or truncated records")]
 
     @pytest.mark.parametrize("which", range(6))
     def test_a_shard_that_was_taken_out_with_all_its_traces(self, store_copy: Path, which: int) -> None:

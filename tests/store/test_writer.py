@@ -163,7 +163,7 @@ class TestSplits:
         assert read(store, "test-00003-001.pos", "<i8") == [3]
         test = read_record(LocalStorage(store), f"{SHARDS}/test-00003-000.json", Receipt)
         assert (test.counts, first.counts) == (Counts(read=1, written=1), Counts(read=3, written=2, rejected=1))
-        assert (test.learned, first.learned, second.docs, test.next_position) == (1, 2, 0, 3)
+        assert (test.loss_tokens, first.loss_tokens, second.docs, test.next_position) == (1, 2, 0, 3)
 
     def test_the_receipt_of_train_is_written_last(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where it is, the others are."""

@@ -113,8 +113,8 @@ def _print_store(console: Console, store: Store, facts: StoreSummary) -> None:
     print_fact(console, "store", f"{safe(facts.path)}, split {safe(facts.split)} of {splits}")
     where = f"in {plural(facts.docs, 'document')}, {plural(facts.shards, 'shard')} of {facts.dtype}"
     print_fact(console, "tokens", f"{facts.tokens:,} {where}")
-    if facts.learned_tokens is not None:
-        print_fact(console, "learned", plural(facts.learned_tokens, "token"))
+    if facts.loss_tokens is not None:
+        print_fact(console, "loss tokens", plural(facts.loss_tokens, "token"))
     kind = f"{safe(facts.tokenizer.kind)}, {facts.tokenizer.vocab_size:,} tokens"
     print_fact(console, "tokenizer", f"{kind}, {safe(facts.tokenizer.fingerprint[:12])}")
     print_fact(console, "records", f"{facts.read:,} read, {facts.rejected:,} rejected")
@@ -149,8 +149,8 @@ def _print_doc(console: Console, view: DocumentView) -> None:
     for name, value in view.kept.items():
         console.print(f"[dim]{safe(name)}: {safe(value)}[/]")
     if view.loss_tokens is not None:
-        learned = plural(view.loss_tokens, "token")
-        console.print(f"[dim]{learned} learned; what is not stands without a background[/]")
+        loss_tokens = plural(view.loss_tokens, "loss token")
+        console.print(f"[dim]{loss_tokens}; others stand without a background[/]")
     shown = _drawn(view.tokens)
     console.print(shown if view.next_token is None else shown.append(" …", "dim"))
 
@@ -163,7 +163,7 @@ def coloured(store: Store, ids: Ids, mask: Mask | None = None) -> Text:
 
 
 def _drawn(tokens: Iterable[TokenView]) -> Text:
-    """Each token on a background of its own, if it is learned."""
+    """Each token on a background of its own, if it is in the loss."""
     from rich.text import Text
 
     shown = Text()

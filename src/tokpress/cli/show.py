@@ -201,9 +201,9 @@ def parity_line(parity: Parity | events.Proved) -> str:
 def _print_splits(console: Console, summary: StoreSummary) -> None:
     """What supervised data and splits add to a summary."""
     splits = summary.splits.values()
-    if (learned := summary.all_learned) is not None:
-        share = learned / max(summary.all_tokens, 1)
-        print_fact(console, "learned", f"{plural(learned, 'token')}, {share:.0%} of them")
+    if (loss_tokens := summary.all_loss_tokens) is not None:
+        share = loss_tokens / max(summary.all_tokens, 1)
+        print_fact(console, "loss tokens", f"{plural(loss_tokens, 'token')}, {share:.0%} of them")
     if truncated := sum(split.truncated for split in splits):
         print_fact(console, "", f"{plural(truncated, 'record')} truncated to --max-length")
     if continued := sum(split.continued for split in splits):

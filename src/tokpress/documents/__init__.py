@@ -6,9 +6,9 @@ that the loss is computed on (`Rendered`), and, once there are ids, documents as
     base               the Template protocol, and what it gives back
     templates          which template a build uses, and what its readers must take out of a record
     plain              the text itself
-    prompt_completion  two fields, of which the second is learned; joined in Arrow
+    prompt_completion  two fields, of which the second is in the loss; joined in Arrow
     chat               messages, rendered with the tokenizer's chat template as `transformers` renders it
-    jinja              anything else: --template FILE, with {% loss %} around what is learned
+    jinja              anything else: --template FILE, with {% loss %} around what is in the loss
     sandbox            what the last two share: Jinja2 without a way out, with bounds that do not depend on the machine
     growth             how much a filter may make of little
     shape              template, frame, loss mask, length: batches and their ids -> documents

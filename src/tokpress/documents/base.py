@@ -1,7 +1,7 @@
 """What a template is.
 
-In: a `TextBatch` as the readers give it. Out: `Rendered`: the text to encode, and the spans of it that are learned, as flat
-arrays for all documents.
+In: a `TextBatch` as the readers give it. Out: `Rendered`: the text to encode, and the spans of it that are in the loss, as
+flat arrays for all documents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tokpress.records import Input, Reject
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Bytes of each document's text that are learned: those of document i are `[starts[k], stops[k])` for k from
+    """Bytes of each document's text that are in the loss: those of document i are `[starts[k], stops[k])` for k from
     `ends[i - 1]` to `ends[i]`, counted from the document's own start; ascending, none empty, none overlapping."""
 
     starts: Int64s
@@ -53,7 +53,7 @@ class BadRecord(Exception):  # noqa: N818 - it is no error of ours
         self.detail = detail
 
 
-Text = tuple[str, list[tuple[int, int]]]  # a document, and the characters of it that are learned
+Text = tuple[str, list[tuple[int, int]]]  # a document, and the characters of it that are in the loss
 
 
 def render_each(batch: TextBatch, inputs: Sequence[Input], max_bytes: int, render: Callable[[int], Text]) -> Rendered:

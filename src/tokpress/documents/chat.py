@@ -1,8 +1,8 @@
 """Chats: messages rendered with the tokenizer's chat template, as `transformers` renders them.
 
 In: a batch whose text is each record's messages as JSON, its tools beside it. Out: the rendered chats. What the assistant
-says is learned: what stands in the template's `{% generation %}` blocks; where it has none, what is there beyond the prompt
-that the template itself would have put before that answer.
+says is in the loss: what stands in the template's `{% generation %}` blocks; where it has none, what is there beyond the
+prompt that the template itself would have put before that answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`--template FILE`: any record, any text; `{% loss %}...{% endloss %}` marks what is learned.
+"""`--template FILE`: any record, any text; `{% loss %}...{% endloss %}` marks what is in the loss.
 
 In: a batch whose text is the whole record as JSON. Out: what the template makes of it. The record's fields are the
 template's variables; `record` is all of it, for names that are no identifiers.
@@ -26,7 +26,7 @@ class JinjaTemplate(Template):
         self._template = SandboxedTemplate(source, "--template", BAD_TEMPLATE, loss_tag=True)
         if not self._template.has_blocks:
             raise UsageError(
-                "--template has no {% loss %}...{% endloss %} block: nothing would be learned. Put one around what is."
+                "--template has no {% loss %}...{% endloss %} block: nothing would be in the loss. Put one around what is."
             )
 
     def render(self, batch: TextBatch, max_bytes: int) -> Rendered:

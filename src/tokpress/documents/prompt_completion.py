@@ -1,4 +1,4 @@
-"""A prompt and its completion, of which the completion is learned.
+"""A prompt and its completion, of which the completion is in the loss.
 
 In: a batch with the prompt as its text and the completion beside it. Out: both joined in Arrow, without a Python object for
 any of them. The separator belongs to the prompt.
@@ -27,7 +27,7 @@ class PromptCompletion(Template):
         completion = batch.kept.column(self._completion_field)
         text = pc.binary_join_element_wise(batch.text, completion, pa.scalar(self._separator, pa.large_string()))
         sizes = np.diff(string_buffers(text)[0])
-        learned = np.diff(string_buffers(completion)[0])
-        filled = learned > 0
-        spans = Spans((sizes - learned)[filled], sizes[filled], np.cumsum(filled, dtype=np.int64))
+        loss_bytes = np.diff(string_buffers(completion)[0])
+        filled = loss_bytes > 0
+        spans = Spans((sizes - loss_bytes)[filled], sizes[filled], np.cumsum(filled, dtype=np.int64))
         return Rendered(replace(batch, text=text, rejects=[]), spans, len(batch))

@@ -1,7 +1,7 @@
 """Documents as they are stored: template, frame, loss mask, length.
 
 In: batches as the readers give them, and the ids of their text. Out: a `DocumentBatch`, and a reject for every record that
-has no document in it. A token is learned if it starts inside a learned span. BOS never is; EOS is if the token before it
+has no document in it. A token is in the loss if it starts inside a loss span. BOS never is; EOS is if the token before it
 is, because a model must learn to stop. All of it is vectorised; plain text gets its frame, and that is all.
 """
 
@@ -111,7 +111,7 @@ class Shaper:
         return np.cumsum(change[:-1], dtype=np.int8).view(np.uint8)
 
     def _fit(self, docs: DocumentBatch, batch: TextBatch) -> tuple[DocumentBatch, list[Reject]]:
-        """Long records are cut, dropped or split, and those dropped of which nothing is learned."""
+        """Long records are cut, dropped or split, and those dropped of which nothing is in the loss."""
         limit, how = self._config.max_length, self._config.overlong
         lengths = np.diff(docs.tokens.ends, prepend=0)
         long = np.zeros(len(docs), np.bool_) if limit is None else lengths > limit
@@ -123,7 +123,7 @@ class Shaper:
             docs = _truncated(docs, lengths, limit, long)
         if docs.mask is not None and not self._config.keep_empty_loss:
             detail = "no token starts inside what is learned; keep such records with --keep-empty-loss"
-            reasons = dict.fromkeys(np.flatnonzero(_learned(docs) == 0).tolist(), (EMPTY_LOSS, detail)) | reasons
+            reasons = dict.fromkeys(np.flatnonzero(_loss_tokens(docs) == 0).tolist(), (EMPTY_LOSS, detail)) | reasons
         rejects = batch.rejects
         if reasons:
             docs = docs.take(np.delete(np.arange(len(docs)), list(reasons)))
@@ -165,12 +165,12 @@ def _only(rendered: Rendered, good: Flags, rejects: list[Reject]) -> Rendered:
     return Rendered(batch, spans, rendered.taken)
 
 
-def _learned(docs: DocumentBatch) -> Int64s:
+def _loss_tokens(docs: DocumentBatch) -> Int64s:
     """Learned tokens of each document."""
     mask = np.empty(0, np.uint8) if docs.mask is None else docs.mask
     before = np.concatenate([[0], np.cumsum(mask, dtype=np.int64)])
-    learned: Int64s = np.diff(before[docs.tokens.ends], prepend=0)
-    return learned
+    loss_tokens: Int64s = np.diff(before[docs.tokens.ends], prepend=0)
+    return loss_tokens
 
 
 def _truncated(docs: DocumentBatch, lengths: Int64s, limit: int, long: Flags) -> DocumentBatch:

@@ -72,4 +72,4 @@ def check_template(config: TemplateConfig) -> None:
         if given:
             raise UsageError(f"{given[0]} is for chats. Say where they are: --messages-field messages")
     if config.keep_empty_loss and not config.has_mask:
-        raise UsageError("--keep-empty-loss is for records of which a part is learned. Leave it out.")
+        raise UsageError("--keep-empty-loss is for records of which a part is in the loss. Leave it out.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,16 +50,18 @@ class HuggingFaceEngine(StringEngine):
         )
 
     def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch:
-        os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"  # read by the library at each call
-        encodings = self._tokenizer.encode_batch_fast(documents, add_special_tokens=False)
-        return from_lists([encoding.ids for encoding in encodings])
+        # The library spreads a batch over all cores. One document is one thread's work: so a caller that has threads of its
+        # own, or one core, is not given more, and TOKENIZERS_PARALLELISM stays what the user's process says it is.
+        parts = [documents] if threads > 1 else [[document] for document in documents]
+        encode = self._tokenizer.encode_batch_fast
+        return from_lists([encoding.ids for part in parts for encoding in encode(part, add_special_tokens=False)])
 
     def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:
         documents: list[str] = text.to_pylist()
-        encodings = self._tokenizer.encode_batch(documents, add_special_tokens=False)
+        encode = self._tokenizer.encode_batch
         return [
-            byte_starts(document, [start for start, _ in encoding.offsets])
-            for document, encoding in zip(documents, encodings, strict=True)
+            byte_starts(document, [start for start, _ in encode([document], add_special_tokens=False)[0].offsets])
+            for document in documents
         ]
 
     def decode(self, ids: Ids | Sequence[int]) -> str:

@@ -206,7 +206,7 @@ def _write_shard(storage: LocalStorage, unit: int, file: TokenFile, *, copy: boo
         audited=0,
         next_input=None,
         next_position=None,
-        learned=None
+        loss_tokens=None
         if file.mask is None
         else int(np.count_nonzero(np.fromfile(storage.local(f"{key}.mask"), np.uint8))),
     )

@@ -7,7 +7,7 @@ so that any number of lengths and methods costs nothing but a plan, if that.
     concat     documents end to end, cut every seq_len; no index
     pad        a document a row; no index
     bestfit    no document that fits is cut; from a stored plan
-    planner    makes that plan: patterns (best-fit decreasing on the histogram of lengths), deal (pieces to patterns)
+    planner    makes that plan: patterns (best-fit decreasing on the histogram of lengths), assignment (pieces to patterns)
     plan       the plan on disk
     waste      what a packing costs
     pack       tokpress.pack: the report, and the plan where one is needed

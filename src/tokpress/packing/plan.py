@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from tokpress.errors import StoreError
-from tokpress.packing.deal import number_dtype
+from tokpress.packing.assignment import number_dtype
 from tokpress.packing.waste import Waste
 from tokpress.records import PACKS, Count, FileEntry
 from tokpress.storage.base import Storage, checksum

@@ -1,8 +1,8 @@
 """Makes the plan of a best-fit packing.
 
 In: a store's split. Out: a stored plan. The document ends are gone through once, in blocks: they give the pieces, which are
-written as they come, and the histogram. The histogram is packed, then the pieces are dealt out (`deal`), one array after the
-other, so that no more than two of them are in memory.
+written as they come, and the histogram. The histogram is packed, then the pieces are assigned (`assignment`), one after
+the other, so that no more than two arrays are in memory.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from tokpress.batches import Int64s
+from tokpress.packing.assignment import Assignment, sort_by_length
 from tokpress.packing.bestfit import plan_key
-from tokpress.packing.deal import Deal, sort_by_length
 from tokpress.packing.patterns import Pattern, pack_lengths
 from tokpress.packing.plan import LongDocs, PlanWriter
 from tokpress.packing.waste import Waste, fill_classes
@@ -36,14 +36,14 @@ def write_plan(store: Store, *, seq_len: int, long_docs: LongDocs = "split", pro
         progress("packing lengths", 0.0)
         patterns = pack_lengths(counts, seq_len)
         lengths = _lengths(writer.storage.local("starts.bin"), cutter.pieces, seq_len, progress)
-        deal = Deal(sort_by_length(lengths, counts), counts, patterns)
-        progress("dealing documents out", 0.0)
-        writer.write("sequences", [deal.sequence_of()])
-        writer.write("ends", [deal.ends])
-        progress("dealing documents out", 0.5)
-        writer.write("order", [deal.order()])
+        assignment = Assignment(sort_by_length(lengths, counts), counts, patterns)
+        progress("assigning documents", 0.0)
+        writer.write("sequences", [assignment.sequence_of()])
+        writer.write("ends", [assignment.ends])
+        progress("assigning documents", 0.5)
+        writer.write("order", [assignment.order()])
         waste = _waste(store, seq_len, cutter, patterns)
-        writer.seal(pieces=cutter.pieces, sequences=deal.sequences, waste=waste)
+        writer.seal(pieces=cutter.pieces, sequences=assignment.sequences, waste=waste)
     return waste
 
 

@@ -118,7 +118,7 @@ class Store:
         return shard.ids[start : int(shard.ends[k])]
 
     def mask(self, i: int) -> npt.NDArray[np.uint8] | None:
-        """Of each token of document i whether it is learned, 0 or 1; None if the store has no masks."""
+        """Of each token of document i whether it is in the loss, 0 or 1; None if the store has no masks."""
         shard, k = self._locate(i)
         start = int(shard.ends[k - 1]) if k else 0
         return None if shard.mask is None else shard.mask[start : int(shard.ends[k])]

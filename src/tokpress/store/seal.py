@@ -73,11 +73,11 @@ def seal_store(
 
 
 def _split(shards: list[Receipt]) -> Split:
-    learned = [receipt.learned for receipt in shards if receipt.learned is not None]
+    loss_tokens = [receipt.loss_tokens for receipt in shards if receipt.loss_tokens is not None]
     return Split(
         docs=sum(receipt.docs for receipt in shards),
         tokens=sum(receipt.tokens for receipt in shards),
-        learned=sum(learned) if learned else None,
+        loss_tokens=sum(loss_tokens) if loss_tokens else None,
         continued=sum(receipt.continued for receipt in shards),
         truncated=sum(receipt.truncated for receipt in shards),
         shards=shards,

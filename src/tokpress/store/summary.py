@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class SplitSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     docs: int
     tokens: int
-    learned: int | None = None  # tokens that the loss masks mark; None: there are no masks
+    loss_tokens: int | None = None  # tokens that the loss masks mark; None: there are no masks
     continued: int = 0  # documents that go on with the record of the one before
     truncated: int = 0  # records that lost their end to --max-length
 
@@ -68,7 +68,7 @@ class StoreSummary(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[str, SplitSummary]
     docs: int
     tokens: int
-    learned_tokens: int | None  # None: the store has no loss masks
+    loss_tokens: int | None  # None: the store has no loss masks
     shards: int
     dtype: str
     tokenizer: TokenizerInfo
@@ -93,10 +93,10 @@ class StoreSummary(msgspec.Struct, frozen=True, kw_only=True):
         return sum(split.tokens for split in self.splits.values())
 
     @property
-    def all_learned(self) -> int | None:
+    def all_loss_tokens(self) -> int | None:
         """In all splits; None: the store has no loss masks."""
-        learned = [split.learned for split in self.splits.values() if split.learned is not None]
-        return sum(learned) if learned else None
+        loss_tokens = [split.loss_tokens for split in self.splits.values() if split.loss_tokens is not None]
+        return sum(loss_tokens) if loss_tokens else None
 
 
 def summarize(store: Store, *, lengths: bool = True) -> StoreSummary:
@@ -108,7 +108,7 @@ def summarize(store: Store, *, lengths: bool = True) -> StoreSummary:
         splits=_splits(manifest),
         docs=store.num_docs,
         tokens=store.num_tokens,
-        learned_tokens=mine.learned,
+        loss_tokens=mine.loss_tokens,
         shards=len(mine.shards),
         dtype=manifest.dtype,
         tokenizer=manifest.tokenizer,
@@ -134,7 +134,7 @@ def _splits(manifest: Manifest) -> dict[str, SplitSummary]:
         name: SplitSummary(
             docs=split.docs,
             tokens=split.tokens,
-            learned=split.learned,
+            loss_tokens=split.loss_tokens,
             continued=split.continued,
             truncated=split.truncated,
         )

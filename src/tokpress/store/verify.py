@@ -180,7 +180,7 @@ class _Check:
             return
         if KEPT in receipt.files:
             yield from self._kept(receipt)
-        if shard.mask is not None or receipt.learned is not None:
+        if shard.mask is not None or receipt.loss_tokens is not None:
             yield from _mask_problems(receipt, shard)
         if _continued(receipt, shard) != receipt.continued:
             yield Problem(
@@ -212,13 +212,13 @@ class _Check:
         for name, split in self.manifest.splits.items():
             docs = sum(receipt.docs for receipt in split.shards)
             tokens = sum(receipt.tokens for receipt in split.shards)
-            learned = sum(receipt.learned or 0 for receipt in split.shards)
+            loss_tokens = sum(receipt.loss_tokens or 0 for receipt in split.shards)
             pieces = (
                 sum(receipt.continued for receipt in split.shards),
                 sum(receipt.truncated for receipt in split.shards),
             )
-            if (learned, *pieces) != (split.learned or 0, split.continued, split.truncated):
-                yield Problem(MANIFEST, f"split {name} does not add up: learned tokens, continued or truncated records")
+            if (loss_tokens, *pieces) != (split.loss_tokens or 0, split.continued, split.truncated):
+                yield Problem(MANIFEST, f"split {name} does not add up: loss tokens, continued or truncated records")
             if (docs, tokens) != (split.docs, split.tokens):
                 yield Problem(
                     MANIFEST,
@@ -323,12 +323,12 @@ class _Check:
 def _mask_problems(receipt: Receipt, shard: Shard) -> Iterator[Problem]:
     """A mask holds 0 and 1, and as many of these as its receipt says. That there is one for each token, its size says."""
     name = receipt.path(MASK)
-    if shard.mask is None or receipt.learned is None:
-        yield Problem(name, "a mask and the number of learned tokens go together: one of them is missing")
+    if shard.mask is None or receipt.loss_tokens is None:
+        yield Problem(name, "a mask and the number of loss tokens go together: one of them is missing")
     elif len(shard.mask) and shard.mask.max() > 1:
         yield Problem(name, f"holds {shard.mask.max()}, but a mask is made of 0 and 1")
-    elif int(np.count_nonzero(shard.mask)) != receipt.learned:
-        yield Problem(name, f"marks {np.count_nonzero(shard.mask):,} tokens, its receipt says {receipt.learned:,}")
+    elif int(np.count_nonzero(shard.mask)) != receipt.loss_tokens:
+        yield Problem(name, f"marks {np.count_nonzero(shard.mask):,} tokens, its receipt says {receipt.loss_tokens:,}")
 
 
 def _continued(receipt: Receipt, shard: Shard) -> int:

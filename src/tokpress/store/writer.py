@@ -57,7 +57,7 @@ class _OpenShard:
             from tokpress.store.kept import KeptWriter  # and with it all of Parquet
 
             self._kept = KeptWriter(self.files[KEPT], keep)
-        self.docs = self.tokens = self.audited = self.continued = self.truncated = self.learned = 0
+        self.docs = self.tokens = self.audited = self.continued = self.truncated = self.loss_tokens = 0
         self.max_id = -1
         self.sources: list[tuple[int, int]] = []
 
@@ -70,7 +70,7 @@ class _OpenShard:
         self.files["pos"].write(docs.positions.astype("<i8", copy=False))
         if docs.mask is not None:
             self.files[MASK].write(np.ascontiguousarray(docs.mask))
-            self.learned += int(np.count_nonzero(docs.mask))
+            self.loss_tokens += int(np.count_nonzero(docs.mask))
         self.docs += len(docs)
         self.tokens += len(tokens.ids)
         self.audited += count(docs.audited)
@@ -205,7 +205,7 @@ class ShardWriter:
             beside=beside,
             continued=shard.continued,
             truncated=shard.truncated,
-            learned=shard.learned if self._masks else None,
+            loss_tokens=shard.loss_tokens if self._masks else None,
         )
 
     def _commit(self, files: list[Upload], receipts: list[Receipt]) -> None:

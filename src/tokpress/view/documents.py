@@ -1,7 +1,7 @@
 """A document as its tokens.
 
 In: a store and the number of a document. Out: `DocumentView`: where it comes from, and a page of its tokens, each with its
-bytes, text, place in the document and whether it is learned. Only the tokens of the page are looked up one by one.
+bytes, text, place in the document and whether it is in the loss. Only the tokens of the page are looked up one by one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
     start: int  # in the bytes of all tokens of the document
     stop: int
     special: bool
-    loss: bool | None  # whether it is learned; None: the store has no loss masks
+    loss: bool | None  # whether it is in the loss; None: the store has no loss masks
 
 
 class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     shard: str
     kept: dict[str, str | None]  # fields that --keep kept
     num_tokens: int  # of the whole document
-    loss_tokens: int | None  # of the whole document, that are learned; None: the store has no loss masks
+    loss_tokens: int | None  # of the whole document, that are in the loss; None: the store has no loss masks
     first_token: int  # of the page
     tokens: list[TokenView]
 

@@ -125,7 +125,7 @@ def _documents(data: PretokenizedDataset, seq: int, docs: Int64s) -> Iterator[St
 
 
 def _stored_mask(store: Store, documents: list[Stretch], seq_len: int, page: slice) -> Any:
-    """Of each token of the page whether it is learned; padding is not. None: the store has no masks."""
+    """Of each token of the page whether it is in the loss; padding is not. None: the store has no masks."""
     mask = np.zeros(seq_len, np.uint8)
     for stretch in documents:
         of_doc = store.mask(stretch.doc)

@@ -45,8 +45,8 @@ def sort_by_length(blocks: Iterable[Int64s], counts: Int64s) -> Numbers:
     return by_length
 
 
-class Deal:
-    """Pieces dealt out to patterns. `sequence_of` first, then `order`, which forgets what the other one needed."""
+class Assignment:
+    """Pieces assigned to patterns. `sequence_of` first, then `order`, which forgets what the other one needed."""
 
     def __init__(self, by_length: Numbers, counts: Int64s, patterns: list[Pattern]) -> None:
         self._by_length = by_length

@@ -1,12 +1,12 @@
-"""Pieces dealt out to sequences, where numbers no longer fit into 16 or 32 bits."""
+"""Pieces assigned to sequences, where numbers no longer fit into 16 or 32 bits."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from tokpress.packing.assignment import number_dtype
 from tokpress.packing.bestfit import BestFitPacking
-from tokpress.packing.deal import number_dtype
 from tokpress.packing.planner import write_plan
 
 from .conftest import MakeStore
