@@ -12,6 +12,8 @@ import psutil
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")  # says where below it this process stands
 
+_MAPS_TO_SPARE = 16  # between the last map that could be made and the limit
+
 
 def usable_cores() -> int:
     """Physical cores that this process may run on, within its affinity and its cgroup's quota."""
@@ -63,6 +65,17 @@ def available_memory() -> int:
         limit, used = (old / "memory.limit_in_bytes").read_text(), (old / "memory.usage_in_bytes").read_text()
         available = min(available, int(limit) - int(used))
     return max(available, 0)
+
+
+def map_limit() -> int | None:
+    """How many maps a process may have, if this one has all of them."""
+    try:
+        limit = int(Path("/proc/sys/vm/max_map_count").read_text())
+        with Path("/proc/self/maps").open("rb") as maps:
+            used = sum(1 for _ in maps)
+    except (OSError, ValueError):
+        return None
+    return limit if used >= limit - _MAPS_TO_SPARE else None
 
 
 def cpu_sets(pin: str) -> list[set[int]]:

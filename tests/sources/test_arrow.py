@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,14 @@ def test_what_follows_a_stream_does_not_vanish_unseen(tmp_path: Path) -> None:
 
 
 class TestTruncated:
+    def test_while_it_is_read_is_an_error_and_no_signal(self, path: Path) -> None:
+        """The file is mapped: memory behind its end would end the process."""
+        batches = reader_of(path, batch_bytes=64).read()
+        next(batches)
+        os.truncate(path, 8)
+        with pytest.raises(InputError, match=f"{path} has become shorter while it was being read"):
+            list(batches)
+
     def test_anywhere_keeps_the_record_batches_before_the_cut(self, path: Path) -> None:
         data = path.read_bytes()
         cut_path = path.with_name("cut.arrow")

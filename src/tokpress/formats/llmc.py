@@ -21,7 +21,8 @@ from tokpress.formats.raw import ends_after, token_paths
 from tokpress.formats.rows import DocRun, doc_runs
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
 from tokpress.storage.local import LocalStorage
-from tokpress.store.reader import Shard, Store
+from tokpress.store.reader import Store
+from tokpress.store.shard import Shard
 
 _HEADER_BYTES = 256 * 4
 _KINDS = {2: (20240520, 1), 4: (20240801, 7)}  # width of an id -> magic, version

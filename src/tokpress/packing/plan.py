@@ -27,7 +27,8 @@ from tokpress.packing.waste import Waste
 from tokpress.records import PACKS, Count, FileEntry
 from tokpress.storage.base import Storage, checksum
 from tokpress.store.manifest import encode, read_record
-from tokpress.store.reader import Store, map_array, open_store
+from tokpress.store.reader import Store, open_store
+from tokpress.store.shard import map_array
 from tokpress.store.verify import Problem
 
 INDEX = "index.json"

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tokpress.batches import TextBatch
+from tokpress.errors import InputError
 from tokpress.sources.opening import open_input
 from tokpress.sources.rows import LostRows, RowReader, Rows, run_starts
+from tokpress.storage.mapped import current_size
 
 _FILE_MAGIC = b"ARROW1"
 _FILE_STREAM_START = 8  # in an IPC file, a stream begins after the padded magic
@@ -21,6 +24,20 @@ _SLICE_ROWS = 4096
 
 
 class ArrowReader(RowReader):
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
+        """The file is mapped, and memory behind its end ends the process: so its size is looked at before each batch."""
+        batches = super().read(start, stop)
+        while True:
+            if current_size(self.source.path) < self.source.size:
+                raise InputError(
+                    f"{self.source.path} has become shorter while it was being read. Let it rest, then build anew with "
+                    "--overwrite."
+                )
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
     def probe(self, fraction: float) -> int:  # noqa: ARG002 - rows of later batches are not known without reading
         return 0
 

@@ -19,20 +19,17 @@ import pyarrow as pa
 from tokpress.batches import Ids, Int64s
 from tokpress.engines.load import reference_engine
 from tokpress.errors import StoreError, TokenizerError
-from tokpress.records import KEPT, PLAN, TOKENIZER, Manifest, Plan, Receipt, TokenizerFiles
+from tokpress.records import KEPT, PLAN, TOKENIZER, Manifest, Plan, TokenizerFiles
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
-from tokpress.storage.mapped import map_bytes
 from tokpress.store.manifest import read_manifest, read_record, verify_hint
+from tokpress.store.shard import Shard
 
 if TYPE_CHECKING:
     from tokpress.engines.base import Engine
     from tokpress.store.rejects import RejectView
     from tokpress.store.summary import StoreSummary
     from tokpress.store.verify import Report
-
-_INT64 = np.dtype("<i8")
-_UINT8 = np.dtype("u1")
 
 
 def open_store(place: str | os.PathLike[str] | Storage, split: str = "train") -> Store:
@@ -181,8 +178,6 @@ class Store:
             k = docs[here] - (self._doc_ends[index] - shard.receipt.docs)
             starts[here] = np.where(k > 0, shard.ends[k - 1], 0)
             stops[here] = shard.ends[k]
-            if (starts[here] < 0).any() or (stops[here] < starts[here]).any() or stops[here].max() > len(shard.ids):
-                raise _ends_do_not_rise(self.storage, shard.receipt)
             begin = self._token_ends[index] - shard.receipt.tokens
             starts[here] += begin
             stops[here] += begin
@@ -193,15 +188,8 @@ class Store:
         begin = 0
         for receipt in self._receipts:
             shard = Shard(self.storage, receipt, self.dtype)  # a map of its own, gone when the next shard is read
-            last = 0
             for first in range(0, receipt.docs, block_docs):
-                ends = shard.ends[first : first + block_docs]
-                if ends[0] < last or (ends[1:] < ends[:-1]).any() or ends[-1] > receipt.tokens:
-                    raise _ends_do_not_rise(self.storage, receipt)
-                last = int(ends[-1])
-                yield ends + begin
-            if last != receipt.tokens:
-                raise _ends_do_not_rise(self.storage, receipt)
+                yield shard.ends[first : first + block_docs] + begin
             begin += receipt.tokens
 
     @property
@@ -272,50 +260,17 @@ class Store:
         return self._shard(index), i - (int(self._doc_ends[index - 1]) if index else 0)
 
     def _shard(self, index: int) -> Shard:
-        if index not in self._shards:
-            self._shards[index] = Shard(self.storage, self._receipts[index], self.dtype)
-        return self._shards[index]
+        shard = self._shards.get(index)
+        if shard is None:
+            shard = self._shards[index] = Shard(self.storage, self._receipts[index], self.dtype)
+        else:
+            shard.look_again()
+        return shard
 
     def __getstate__(self) -> dict[str, Any]:
         """Maps are not pickled: the other process opens its own."""
         state = {key: value for key, value in self.__dict__.items() if key != "engine"}
         return state | {"_shards": {}}
-
-
-class Shard:
-    """One shard's files, mapped."""
-
-    def __init__(self, storage: Storage, receipt: Receipt, dtype: np.dtype[Any]) -> None:
-        advice = verify_hint(storage)
-        self.receipt = receipt
-        self.ids: Ids = map_array(storage, receipt.path("bin"), dtype, receipt.tokens, advice)
-        self.ends: Int64s = map_array(storage, receipt.path("ends"), _INT64, receipt.docs, advice)
-        self.positions: Int64s = map_array(storage, receipt.path("pos"), _INT64, receipt.docs, advice)
-        self.mask: npt.NDArray[np.uint8] | None = None  # 1 = loss here; only supervised data has one
-        if "mask" in receipt.files:
-            self.mask = map_array(storage, receipt.path("mask"), _UINT8, receipt.tokens, advice)
-
-
-def map_array(storage: Storage, key: str, dtype: np.dtype[Any], count: int, advice: str) -> Any:
-    """An object of so many numbers, mapped; the size is checked, and an error ends with the advice."""
-    place = storage.location(key)
-    if not storage.exists(key):
-        raise StoreError(f"{place} is missing. {advice}")
-    try:
-        data = map_bytes(storage.local(key))
-    except OSError as error:
-        raise StoreError(f"{place} cannot be read: {error}. {advice}") from error
-    expected = count * dtype.itemsize
-    if len(data) != expected:
-        raise StoreError(f"{place} has {len(data):,} bytes instead of {expected:,}. {advice}")
-    return data.view(dtype)
-
-
-def _ends_do_not_rise(storage: Storage, receipt: Receipt) -> StoreError:
-    place = storage.location(receipt.path("ends"))
-    return StoreError(
-        f"{place} is damaged: its document ends do not rise to {receipt.tokens:,}. {verify_hint(storage)}"
-    )
 
 
 def tokenizer_files(storage: Storage, manifest: Manifest) -> TokenizerFiles:

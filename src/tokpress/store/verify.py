@@ -37,7 +37,8 @@ from tokpress.records import (
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
 from tokpress.store.manifest import encode, fingerprint, is_intact, read_manifest, read_record
-from tokpress.store.reader import Shard, tokenizer_files
+from tokpress.store.reader import tokenizer_files
+from tokpress.store.shard import Shard
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -186,7 +187,7 @@ class _Check:
             yield Problem(
                 receipt.path("pos"), f"does not show the {receipt.continued:,} continued records of its receipt"
             )
-        ends = shard.ends
+        ends = shard.stored_ends
         if (ends[-1] if len(ends) else 0) != len(shard.ids):
             yield Problem(ends_name, f"does not close: the last document should end at token {len(shard.ids):,}")
         if len(ends) and (ends[0] < 0 or (ends[1:] < ends[:-1]).any()):

@@ -11,14 +11,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokpress.batches import Int64s
 from tokpress.errors import StoreError
 from tokpress.loader.memory.gather import Mapped
 from tokpress.loader.memory.ranges import Ranges, Segments, cut_at_documents, ragged
 from tokpress.loader.memory.read_ahead import ReadAhead, expect_order
 from tokpress.packing.base import Pieces
 from tokpress.store.manifest import verify_hint
-from tokpress.store.reader import Shard, Store
+from tokpress.store.reader import Store
+from tokpress.store.shard import Shard
 
 Verify = Literal["size", "first-touch"]  # sizes are always compared
 
@@ -26,9 +26,9 @@ Verify = Literal["size", "first-touch"]  # sizes are always compared
 class OpenShard(NamedTuple):
     """A shard's files, mapped and found to be sound."""
 
+    files: Shard
     ids: Mapped
     mask: Mapped | None
-    ends: Int64s
 
 
 class TokenStream:
@@ -69,14 +69,16 @@ class TokenStream:
     def shard(self, index: int) -> OpenShard:
         """A shard whose files are as long as they should be and, if asked for, hold what they should."""
         shard = self._open.get(index)
-        if shard is None:
+        if shard is not None:
+            shard.files.look_again()
+        else:
             with self._lock:
                 if index in self._open:  # by another thread, meanwhile
                     return self._open[index]
                 files = self.store.shard(index)
                 if self._verify == "first-touch":
                     self._check(files)
-                shard = OpenShard(Mapped(files.ids), None if files.mask is None else Mapped(files.mask), files.ends)
+                shard = OpenShard(files, Mapped(files.ids), None if files.mask is None else Mapped(files.mask))
                 self._expect_order(shard)
                 self._open[index] = shard
         return shard
@@ -118,9 +120,9 @@ class TokenStream:
         parts = []
         for index in np.flatnonzero(np.bincount(ranges.shards)).tolist():
             here = np.flatnonzero(ranges.shards == index)
-            starts = ranges.starts[here]
+            starts, ends = ranges.starts[here], self.shard(index).files.ends
             rows, columns, lengths, docs, offsets = cut_at_documents(
-                self.shard(index).ends, ranges.rows[here], ranges.columns[here], starts, starts + ranges.lengths[here]
+                ends, ranges.rows[here], ranges.columns[here], starts, starts + ranges.lengths[here]
             )
             parts.append((rows, columns, lengths, docs + self._doc_starts[index], offsets))
         joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [np.empty(0, np.int64)] * 5
