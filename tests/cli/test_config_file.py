@@ -16,6 +16,7 @@ from tokpress import api
 from tokpress.cli.build import command
 from tokpress.cli.config_file import read_config, written_config
 from tokpress.config import BuildConfig
+from tokpress.declare import Declared
 from tokpress.errors import UsageError
 from tokpress.options import OPTIONS
 
@@ -176,6 +177,14 @@ class TestRead:
         assert (inputs, out) == (["b"], "p")
         assert config.tokenizer.bos is False
         assert (config.resources.workers, config.resources.memory_bytes) == (7, 10**9)
+
+    @pytest.mark.parametrize("option", [option for option in OPTIONS if option.flag and option.type is bool])
+    def test_flags_win_in_both_directions(self, asked: Any, option: Declared) -> None:
+        off = f"--no-{option.flag.removeprefix('--')}"
+        for written, flag in (("true", off), ("false", option.flag)):
+            Path("c.toml").write_text(f"{option.name} = {written}\n")
+            assert asked("--config", "c.toml", *USUAL, flag) == asked(*USUAL, flag)
+        assert asked(*USUAL, off) != asked(*USUAL, option.flag)
 
     def test_wherever_the_flag_stands(self, asked: Any) -> None:
         Path("c.toml").write_text("workers = 2\n")

@@ -55,7 +55,7 @@ def read_options(function: Function) -> Function:
 def _flag(option: Declared) -> Callable[[Function], Function]:
     default = None if option.of_chats is not None else option.default
     named, settings = option.flag, _settings(option)
-    if option.type is bool and (option.of_chats is not None or option.default):
+    if option.type is bool:  # what a config file or a chat template switches on, a flag can switch off
         named = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
     return click.option(
         named,
