@@ -20,7 +20,7 @@ READING = ["--format", "--text-field", "--separator", "--max-doc-bytes"]
 SUPERVISED = [
     *("--prompt-field", "--completion-field", "--prompt-separator"),
     *("--messages-field", "--tools-field", "--chat-template", "--date"),
-    *("--template", "--loss", "--keep-empty-loss", "--max-length", "--overlong"),
+    *("--template", "--loss", "--keep-empty-loss", "--no-keep-empty-loss", "--max-length", "--overlong"),
     *("--val-fraction", "--val-docs", "--split-field", "--val-inputs", "--split-key", "--split-seed"),
 ]
 FLAGS = {
@@ -30,7 +30,7 @@ FLAGS = {
         *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
         *("--audit-rate", "--max-rejects", "--on-bad-record"),
         *("--workers", "--memory", "--doc-timeout", "--pin", "--profile"),
-        *("--drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
+        *("--drop-empty", "--no-drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
         *("--dry-run", "--monitor", "--events", "--overwrite", "--json", "--quiet", "--config", "--print-config"),
     ],
     "pack": [
