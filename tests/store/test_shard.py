@@ -136,7 +136,12 @@ class TestSize:
 
     def test_it_is_looked_at_now_and_then_only(self, store_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         looks: list[str] = []
-        monkeypatch.setattr(shard_module, "current_size", lambda path: looks.append(path) or 2**40)
+
+        def look(path: str) -> int:
+            looks.append(path)
+            return 2**40
+
+        monkeypatch.setattr(shard_module, "current_size", look)
         monkeypatch.setattr(shard_module, "LOOK_SECONDS", 3600.0)
         store = tokpress.open(store_copy)
         for _ in range(10):
