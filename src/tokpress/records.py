@@ -159,7 +159,7 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class FileEntry(msgspec.Struct, frozen=True):
+class FileEntry(msgspec.Struct, frozen=True, gc=False):
     bytes: Count
     xxh3: str  # of the whole file, 16 hexadecimal digits
 
@@ -172,7 +172,7 @@ class Slice(msgspec.Struct, frozen=True):
     stop: Count | None = None
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class Counts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Conservation: read = written + rejected, for every shard, unit and store."""
 
     read: Count = 0
@@ -203,7 +203,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 _ON_DISK = {"loss_tokens": "learned"}  # the name that version 1 of the format gave it
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_ON_DISK):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_ON_DISK, gc=False):
     """One shard, finished. `next_input` and `next_position` say where its unit goes on; None: it was the unit's last.
 
     Shards of several splits with the same unit and number end at the same place of the input. Of these the one of `train`

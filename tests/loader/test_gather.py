@@ -122,6 +122,15 @@ def test_arrays_and_ranges_longer_than_a_view_reaches(request: tuple[Any, tuple[
     assert np.array_equal(rows, expected_rows(parts, shape, dtype))
 
 
+@given(requests(), st.integers(1, 3))
+def test_more_shards_than_are_mapped_at_once(request: tuple[Any, tuple[int, int], list[Any]], most: int) -> None:
+    dtype, shape, parts = request
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gather, "_MOST_SHARDS", most)
+        rows = gather_rows([source(*part) for part in parts], shape, dtype, padding=PADDING)
+    assert np.array_equal(rows, expected_rows(parts, shape, dtype))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_are_memory_of_their_own(dtype: Any) -> None:
     ids = np.arange(100, dtype=dtype)

@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 _FAILED = ctypes.c_void_p(-1).value
+_sizes: dict[int, int] = {}  # of the maps that there are, by address
 
 
 def map_bytes(path: Path) -> npt.NDArray[np.uint8]:
     """Its memory is let go when the last array or view on it is gone."""
     if sys.platform == "win32":
         return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if not size:  # there is no map of nothing
             return np.empty(0, np.uint8)
@@ -43,13 +44,23 @@ def current_size(path: str) -> int:
         return sys.maxsize
 
 
+def num_maps() -> int:
+    """How many there are now: a process may have so many (`vm.max_map_count`)."""
+    return len(_sizes)
+
+
 class _Memory:
     """Arrays hold on to it, and it is unmapped when it is gone; but not at exit, when others may still look at it."""
 
     def __init__(self, address: int, size: int) -> None:
         read_only = True
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (address, read_only)}
-        weakref.finalize(self, _unmap, address, size).atexit = False
+        _sizes[address] = size
+        weakref.finalize(self, _let_go, address).atexit = False
+
+
+def _let_go(address: int) -> None:
+    _unmap(address, _sizes.pop(address))  # forgotten first: the address may be another's as soon as it is free
 
 
 if sys.platform != "win32":

@@ -5,7 +5,8 @@ In: `TokenBatch`es with positions. Out: a directory that anyone can map into mem
     manifest   the records on disk: receipts, manifest, plan; canonical JSON with checksums
     unfinished a store that is being written: may it be, and what of it is done?
     writer     batches -> shards and their receipts
-    shard      a shard's files, mapped: sizes and document ends checked
+    shard      a shard's files, mapped when they are needed: sizes and document ends checked
+    open_shards  those that a process has open, which are not too many
     reader     a store -> documents, slices, decoded text
     summary    a store in numbers
     rejects    rejected records, one after the other

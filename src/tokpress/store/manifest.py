@@ -17,11 +17,25 @@ from typing import TypeVar
 import msgspec
 
 from tokpress.errors import StoreError
-from tokpress.records import FORMAT, FORMAT_VERSION, MANIFEST, MASK, PLAN, SHARD_FILES, Manifest
+from tokpress.records import (
+    FORMAT,
+    FORMAT_VERSION,
+    KEPT,
+    MANIFEST,
+    MASK,
+    PLAN,
+    SHARD_FILES,
+    SHARDS,
+    Manifest,
+    shard_name,
+)
 from tokpress.storage.base import Storage, checksum
 
 _NAME = r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*"  # more than dots
 _SAFE_PATH = re.compile(rf"({_NAME}/)?{_NAME}")
+
+_ALWAYS = frozenset(SHARD_FILES)
+_ORDINARY = _ALWAYS | {MASK, KEPT}
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -94,7 +108,7 @@ class _Header(msgspec.Struct):
 
 
 def read_manifest(storage: Storage) -> Manifest:
-    url, place = storage.url, storage.location(MANIFEST)
+    url = storage.url
     if not storage.present():
         raise StoreError(f"no store at {url}: there is no such directory. Make one: tokpress build --help")
     if not storage.exists(MANIFEST):
@@ -103,7 +117,18 @@ def read_manifest(storage: Storage) -> Manifest:
                 f"the store at {url} is not finished: it has no {MANIFEST}. Run its `tokpress build` command again."
             )
         raise StoreError(f"no store at {url}: it has no {MANIFEST}. Make one: tokpress build --help")
-    header = read_record(storage, MANIFEST, _Header)
+    try:
+        manifest = read_record(storage, MANIFEST, Manifest)
+    except StoreError:
+        _check_header(read_record(storage, MANIFEST, _Header), storage)
+        raise
+    _check_header(manifest, storage)
+    _check_names(manifest, storage.location(MANIFEST))
+    return manifest
+
+
+def _check_header(header: _Header | Manifest, storage: Storage) -> None:
+    url, place = storage.url, storage.location(MANIFEST)
     if header.format != FORMAT:
         raise StoreError(f"no store at {url}: {place} is not the manifest of one. Is it the right directory?")
     if header.format_version != FORMAT_VERSION:
@@ -111,22 +136,33 @@ def read_manifest(storage: Storage) -> Manifest:
             f"{place} has format version {header.format_version}; this tokpress reads version {FORMAT_VERSION}. "
             "Update it: pip install -U tokpress"
         )
-    manifest = read_record(storage, MANIFEST, Manifest)
-    _check_names(manifest, place)
-    return manifest
 
 
 def _check_names(manifest: Manifest, path: str) -> None:
     """Every file that a reader may open lies inside the store and belongs to one shard."""
-    names = list(manifest.files)
     for split, entry in manifest.splits.items():
         for shard in entry.shards:
-            if shard.split != split or not set(SHARD_FILES) <= shard.files.keys():
+            if shard.split != split or not shard.files.keys() >= _ALWAYS:
                 raise StoreError(f"{path} lists {shard.name!r}, which is no shard of split {split!r}. Do not trust it.")
-            stem = shard.path("")
-            names += [stem + extension for extension in shard.files]
-    for name in names:
-        if not _SAFE_PATH.fullmatch(name):
-            raise StoreError(f"{path} names a file {name!r}, which is not inside the store. Do not trust it.")
+    names = _names(manifest)
+    if not all(map(_SAFE_PATH.fullmatch, names)):
+        wrong = next(name for name in names if not _SAFE_PATH.fullmatch(name))
+        raise StoreError(f"{path} names a file {wrong!r}, which is not inside the store. Do not trust it.")
     if len(set(names)) < len(names):
         raise StoreError(f"{path} names a file twice. Do not trust it.")
+
+
+def _names(manifest: Manifest) -> list[str]:
+    """Those to look at. There may be hundreds of thousands, but what a shard's files are called follows from its split, its
+    numbers and their extensions: where these are ordinary, the names of all shards are safe and unequal if those of one are.
+    """
+    names = list(manifest.files)
+    ordinary = all(name.endswith(".json") for name in names if name.startswith(f"{SHARDS}/"))
+    for split, entry in manifest.splits.items():
+        extensions = set[str]().union(*(shard.files for shard in entry.shards))
+        numbers = {(shard.unit, shard.number) for shard in entry.shards}
+        if ordinary and extensions <= _ORDINARY and len(numbers) == len(entry.shards):
+            names += [f"{SHARDS}/{shard_name(split, 0, 0)}.{extension}" for extension in extensions]
+        else:
+            names += [shard.path(extension) for shard in entry.shards for extension in shard.files]
+    return names

@@ -23,6 +23,7 @@ from tokpress.records import KEPT, PLAN, TOKENIZER, Manifest, Plan, TokenizerFil
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
 from tokpress.store.manifest import read_manifest, read_record, verify_hint
+from tokpress.store.open_shards import OpenShards
 from tokpress.store.shard import Shard
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Store:
         self.manifest = manifest
         self.split_name = split
         self._receipts = [receipt for receipt in manifest.splits[split].shards if receipt.docs]
-        self._shards: dict[int, Shard] = {}  # opened when first touched
+        self._shards = OpenShards[Shard]()
         self._doc_ends = np.cumsum([receipt.docs for receipt in self._receipts], dtype=np.int64)
         self._token_ends = np.cumsum([receipt.tokens for receipt in self._receipts], dtype=np.int64)
 
@@ -187,7 +188,7 @@ class Store:
         """Where every document ends in the stream of this split, so many documents at a time and no more in memory."""
         begin = 0
         for receipt in self._receipts:
-            shard = Shard(self.storage, receipt, self.dtype)  # a map of its own, gone when the next shard is read
+            shard = Shard(self.storage, receipt, self.dtype)  # maps of its own, gone when the next shard is read
             for first in range(0, receipt.docs, block_docs):
                 yield shard.ends[first : first + block_docs] + begin
             begin += receipt.tokens
@@ -203,8 +204,12 @@ class Store:
         return self._doc_ends
 
     def shard(self, index: int) -> Shard:
-        """A shard's files, mapped."""
+        """A shard's files, mapped. It stays open as long as there is room for it."""
         return self._shard(index)
+
+    def open_shard(self, index: int) -> Shard:
+        """The same, with maps of its own, for whoever keeps it."""
+        return Shard(self.storage, self._receipts[index], self.dtype)
 
     def decode(self, ids: Ids | Sequence[int]) -> str:
         """Ids -> text, with special tokens shown by name."""
@@ -260,17 +265,17 @@ class Store:
         return self._shard(index), i - (int(self._doc_ends[index - 1]) if index else 0)
 
     def _shard(self, index: int) -> Shard:
-        shard = self._shards.get(index)
-        if shard is None:
-            shard = self._shards[index] = Shard(self.storage, self._receipts[index], self.dtype)
-        else:
-            shard.look_again()
+        shard = self._shards.get(index, self.open_shard)
+        shard.look_again()
         return shard
 
     def __getstate__(self) -> dict[str, Any]:
         """Maps are not pickled: the other process opens its own."""
-        state = {key: value for key, value in self.__dict__.items() if key != "engine"}
-        return state | {"_shards": {}}
+        return {key: value for key, value in self.__dict__.items() if key not in ("engine", "_shards")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._shards = OpenShards[Shard]()
 
 
 def tokenizer_files(storage: Storage, manifest: Manifest) -> TokenizerFiles:

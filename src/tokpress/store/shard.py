@@ -1,7 +1,7 @@
 """One shard's files, mapped.
 
 In: a receipt. Out: its ids, document ends, positions and, where there is one, its mask, as arrays. A file's size is compared
-when it is mapped, and again now and then while it is used: memory behind the end of a file that has become shorter ends
+when a shard is opened, and again now and then while it is used: memory behind the end of a file that has become shorter ends
 the process without a word. Ends are bounds in memory to every reader, format and packing, so they are checked here, once,
 before anybody gets them.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tokpress.batches import Ids, Int64s
 from tokpress.errors import StoreError
 from tokpress.machine import map_limit
-from tokpress.records import Receipt
+from tokpress.records import MASK, Receipt
 from tokpress.storage.base import Storage
 from tokpress.storage.mapped import current_size, map_bytes
 from tokpress.store.manifest import verify_hint
@@ -30,23 +30,46 @@ LOOK_SECONDS = 1.0  # between two looks at the sizes of files that are in use: a
 
 
 class Shard:
+    """The sizes of all its files are compared when it is made; each is mapped when it is asked for."""
+
     def __init__(self, storage: Storage, receipt: Receipt, dtype: np.dtype[Any]) -> None:
-        advice = verify_hint(storage)
         self.receipt = receipt
         self._storage = storage
         self._looked = monotonic()
-        self.ids: Ids = map_array(storage, receipt.path("bin"), dtype, receipt.tokens, advice)
-        self.stored_ends: Int64s = map_array(storage, receipt.path("ends"), _INT64, receipt.docs, advice)  # unchecked
-        self.positions: Int64s = map_array(storage, receipt.path("pos"), _INT64, receipt.docs, advice)
-        self.mask: npt.NDArray[np.uint8] | None = None  # 1 = loss here; only supervised data has one
-        if "mask" in receipt.files:
-            self.mask = map_array(storage, receipt.path("mask"), _UINT8, receipt.tokens, advice)
-        arrays = {"bin": self.ids, "ends": self.stored_ends, "pos": self.positions, "mask": self.mask}
-        self._mapped = {
-            str(storage.local(receipt.path(extension))): array.nbytes
-            for extension, array in arrays.items()
-            if array is not None and len(array)
-        }
+        self._mapped: dict[str, int] = {}  # sizes by path
+        self._items = {"bin": (dtype, receipt.tokens), "ends": (_INT64, receipt.docs), "pos": (_INT64, receipt.docs)}
+        if MASK in receipt.files:
+            self._items[MASK] = (_UINT8, receipt.tokens)
+        for extension, (kind, count) in self._items.items():
+            _check_size(storage, receipt.path(extension), kind.itemsize * count)
+
+    @cached_property
+    def ids(self) -> Ids:
+        mapped: Ids = self._map("bin")
+        return mapped
+
+    @cached_property
+    def stored_ends(self) -> Int64s:
+        """Unchecked."""
+        mapped: Int64s = self._map("ends")
+        return mapped
+
+    @cached_property
+    def positions(self) -> Int64s:
+        mapped: Int64s = self._map("pos")
+        return mapped
+
+    @cached_property
+    def mask(self) -> npt.NDArray[np.uint8] | None:
+        """1 = loss here; only supervised data has one."""
+        return self._map(MASK) if MASK in self._items else None
+
+    def _map(self, extension: str) -> Any:
+        key = self.receipt.path(extension)
+        array = map_array(self._storage, key, *self._items[extension], verify_hint(self._storage))
+        if len(array):
+            self._mapped[str(self._storage.local(key))] = array.nbytes
+        return array
 
     @cached_property
     def ends(self) -> Int64s:
@@ -65,12 +88,24 @@ class Shard:
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        for path, size in self._mapped.items():
+        for path, size in list(self._mapped.items()):
             if (left := current_size(path)) < size:
                 raise StoreError(
                     f"{path} has become shorter while it is read: {left:,} bytes instead of {size:,}. "
                     f"{verify_hint(self._storage)}"
                 )
+
+
+def _check_size(storage: Storage, key: str, expected: int) -> None:
+    found = storage.stat(key)
+    if found is None:
+        raise StoreError(f"{storage.location(key)} is missing. {verify_hint(storage)}")
+    if found.size != expected:
+        raise _wrong_size(storage, key, found.size, expected, verify_hint(storage))
+
+
+def _wrong_size(storage: Storage, key: str, size: int, expected: int, advice: str) -> StoreError:
+    return StoreError(f"{storage.location(key)} has {size:,} bytes instead of {expected:,}. {advice}")
 
 
 def map_array(storage: Storage, key: str, dtype: np.dtype[Any], count: int, advice: str) -> Any:
@@ -90,5 +125,5 @@ def map_array(storage: Storage, key: str, dtype: np.dtype[Any], count: int, advi
         raise StoreError(f"{place} cannot be read: {error}. {advice}") from error
     expected = count * dtype.itemsize
     if len(data) != expected:
-        raise StoreError(f"{place} has {len(data):,} bytes instead of {expected:,}. {advice}")
+        raise _wrong_size(storage, key, len(data), expected, advice)
     return data.view(dtype)

@@ -10,7 +10,7 @@ within its buffer, so every range is compared with its shard's size before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from tokpress.loader.memory.read_ahead import ReadAhead
 
 _BUFFER_BYTES = 2**30  # a view's offset and length have 31 bits, so a larger array is several buffers
 _INLINE_BYTES = 12  # a view of so many holds the bytes itself
+_MOST_SHARDS = 1024  # in one call: all of them are mapped while it lasts
 _WITHOUT_END = np.iinfo(np.int64).max
 
 
@@ -41,6 +42,10 @@ class GatherSource(NamedTuple):
     memory_of: Callable[[int], Mapped | None]  # of a shard; None: it has none, and its ranges are padding
     ahead: ReadAhead | None = None
 
+    def cut(self, bounds: Int64s) -> Iterator[GatherSource]:
+        """By rows, as `Ranges.cut`."""
+        return (GatherSource(ranges, self.memory_of, self.ahead) for ranges in self.ranges.cut(bounds))
+
 
 def gather_rows(
     sources: Sequence[GatherSource], shape: tuple[int, int], dtype: np.dtype[Any], *, padding: int
@@ -49,6 +54,26 @@ def gather_rows(
     size = shape[0] * shape[1]
     if not size:
         return np.empty(shape, dtype)
+    if (parts := min(_parts(sources), shape[0])) > 1:
+        bounds = np.linspace(0, shape[0], parts + 1, dtype=np.int64)
+        cut = zip(*(source.cut(bounds) for source in sources), strict=True)
+        heights = np.diff(bounds).tolist()
+        return np.concatenate(
+            [_gather(part, (rows, shape[1]), dtype, padding) for part, rows in zip(cut, heights, strict=True)]
+        )
+    return _gather(sources, shape, dtype, padding)
+
+
+def _parts(sources: Sequence[GatherSource]) -> int:
+    """In how many parts to copy, so that not too many shards have to be mapped at the same time."""
+    if sum(len(source.ranges) for source in sources) <= _MOST_SHARDS:
+        return 1
+    shards = sum(int(np.count_nonzero(np.bincount(source.ranges.shards))) for source in sources)
+    return -(-shards // _MOST_SHARDS)
+
+
+def _gather(sources: Sequence[GatherSource], shape: tuple[int, int], dtype: np.dtype[Any], padding: int) -> Array:
+    size = shape[0] * shape[1]
     arrays = [Mapped(np.empty(0, dtype))]  # in its place the padding
     slices = _sorted([_slices_of(source, shape[1], arrays) for source in sources])
     if len((gaps := _gaps(slices, size)).at):

@@ -1,12 +1,11 @@
 """The documents of a split, end to end, as the loader reads them.
 
 In: the pieces that a packing names. Out: the ranges of shards that hold them, the documents in these, the shards' memory. A
-shard is mapped, and its checksum compared if asked for, when it is first touched; then it stays open.
+shard is opened, and its checksum compared if asked for, when it is first touched; the last thousands stay open.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from tokpress.loader.memory.ranges import Ranges, Segments, cut_at_documents, ra
 from tokpress.loader.memory.read_ahead import ReadAhead, expect_order
 from tokpress.packing.base import Pieces
 from tokpress.store.manifest import verify_hint
+from tokpress.store.open_shards import OpenShards
 from tokpress.store.reader import Store
 from tokpress.store.shard import Shard
 
@@ -39,8 +39,8 @@ class TokenStream:
         self.has_mask = any("mask" in receipt.files for receipt in store.manifest.splits[store.split_name].shards)
         self.ahead: ReadAhead | None = None  # where rows come from all over
         self._verify = verify
-        self._open: dict[int, OpenShard] = {}
-        self._lock = threading.Lock()
+        self._open = OpenShards[OpenShard]()
+        self._checked: set[int] = set()  # shards whose checksums were compared
         self._token_ends = store.shard_token_ends
         self._token_starts = np.concatenate(([0], self._token_ends[:-1])).astype(np.int64)
         self._doc_starts = np.concatenate(([0], store.shard_doc_ends[:-1])).astype(np.int64)
@@ -56,10 +56,9 @@ class TokenStream:
 
     def expect(self, *, scattered: bool) -> None:
         """How tokens will be asked for: from all over, or in long ranges, which the system itself reads ahead."""
-        with self._lock:
-            self.ahead = ReadAhead() if scattered else None
-            for shard in self._open.values():
-                self._expect_order(shard)
+        self.ahead = ReadAhead() if scattered else None
+        for shard in self._open.all():
+            self._expect_order(shard)
 
     def _expect_order(self, shard: OpenShard) -> None:
         for mapped in (shard.ids, shard.mask):
@@ -68,19 +67,17 @@ class TokenStream:
 
     def shard(self, index: int) -> OpenShard:
         """A shard whose files are as long as they should be and, if asked for, hold what they should."""
-        shard = self._open.get(index)
-        if shard is not None:
-            shard.files.look_again()
-        else:
-            with self._lock:
-                if index in self._open:  # by another thread, meanwhile
-                    return self._open[index]
-                files = self.store.shard(index)
-                if self._verify == "first-touch":
-                    self._check(files)
-                shard = OpenShard(files, Mapped(files.ids), None if files.mask is None else Mapped(files.mask))
-                self._expect_order(shard)
-                self._open[index] = shard
+        shard = self._open.get(index, self._open_shard)
+        shard.files.look_again()
+        return shard
+
+    def _open_shard(self, index: int) -> OpenShard:
+        files = self.store.open_shard(index)
+        if self._verify == "first-touch" and index not in self._checked:
+            self._check(files)
+            self._checked.add(index)
+        shard = OpenShard(files, Mapped(files.ids), None if files.mask is None else Mapped(files.mask))
+        self._expect_order(shard)
         return shard
 
     def ids(self, index: int) -> Mapped:
