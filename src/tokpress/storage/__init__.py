@@ -7,6 +7,12 @@ In: keys (`str`, never `Path`: a `Path` makes `s3://b` into `s3:/b`) and bytes. 
     lock         one writer a directory, held by the kernel
     mapped       a local file as memory
     memory       a dict, for tests and for trying things out
+    object_store a bucket (S3, Google, Azure), or an https server to read from
+    credentials  settings of the clouds that the client library does not find by itself
+    requests     one request: limited, tried again, told in plain words
+    ranged       an object as a file, read a few ranges ahead
+    spool        an object on its way to a bucket
+    copies       copies of remote objects on this machine, checked and bounded
     conformance  the promises, as a suite that any storage can be put through
 """
 
@@ -16,6 +22,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tokpress.storage.local import LocalStorage
+from tokpress.storage.object_store import ObjectStorage, is_remote
 
 if TYPE_CHECKING:
     from tokpress.storage.base import Storage
@@ -23,4 +30,6 @@ if TYPE_CHECKING:
 
 def open_storage(place: str | os.PathLike[str] | Storage) -> Storage:
     """What a user named, as a storage."""
+    if isinstance(place, str) and is_remote(place):
+        return ObjectStorage(place)
     return LocalStorage(place) if isinstance(place, str | os.PathLike) else place
