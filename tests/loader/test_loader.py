@@ -100,6 +100,33 @@ class TestOneEpoch:
         with pytest.raises(TypeError, match="no end, so no length"):
             len(loader)
 
+    def test_ends_after_so_many_steps(self, data: Data) -> None:
+        """With a length, which trainers ask for, over the end of an epoch and over a change of the batch size."""
+        steps = len(data) // 10 + 5
+        endless = tokpress.Loader(data, batch_size=10, max_epochs=math.inf)
+        loader = tokpress.Loader(data, batch_size=10, max_epochs=math.inf, steps=steps)
+        rows = [rows_of(batch) for batch in loader]
+        assert len(rows) == len(loader) == steps
+        assert rows == [rows_of(batch) for batch in itertools.islice(endless, steps)]
+        with pytest.raises(UsageError, match=r"at its end, after .* samples.*a larger steps=N"):
+            iter(loader)
+        half = tokpress.Loader(data, batch_size=10, max_epochs=math.inf, steps=steps)
+        first = [rows_of(batch) for batch in itertools.islice(half, 4)]
+        wider = tokpress.Loader(data, batch_size=20, max_epochs=math.inf, steps=6)
+        wider.load_state_dict(half.state_dict())
+        rest = [rows_of(batch) for batch in wider]
+        assert (len(rest), len(wider)) == (2, 6)
+        assert [row for batch in first + rest for row in batch] == [row for batch in rows[:8] for row in batch]
+
+    def test_ends_within_an_epoch(self, data: Data) -> None:
+        assert len(list(tokpress.Loader(data, batch_size=4, steps=3))) == 3
+
+    def test_more_steps_than_there_are_is_an_error(self, data: Data) -> None:
+        with pytest.raises(UsageError, match=r"the data fills .*max_epochs=math.inf, or fewer steps"):
+            tokpress.Loader(data, batch_size=10, steps=len(data))
+        with pytest.raises(UsageError, match="at least one step"):
+            tokpress.Loader(data, batch_size=10, steps=0)
+
     def test_after_the_end_says_what_to_do(self, data: Data) -> None:
         loader = tokpress.Loader(data, batch_size=10)
         list(loader)

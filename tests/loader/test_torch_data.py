@@ -123,6 +123,40 @@ class TestStateful:
         assert seen + rows_of(resumed) == first
         assert rows_of(resumed) == second
 
+    @pytest.mark.parametrize("num_workers", [0, 2])
+    @pytest.mark.parametrize("named", [0, 7])
+    def test_an_epoch_that_is_set_does_not_touch_a_pass_under_way(
+        self, store: tokpress.Store, num_workers: int, named: int
+    ) -> None:
+        """Lightning makes the iterator of a loader that goes on, then names the epoch, then takes a batch."""
+
+        def made() -> Any:
+            return tokpress.make_dataloader(
+                store.path, seq_len=SEQ_LEN, batch_size=8, num_workers=num_workers, stateful=True
+            )
+
+        whole = made()
+        epochs = [rows_of(whole), rows_of(whole)]
+        interrupted = made()
+        batches = iter(interrupted)
+        seen = [tuple(row) for _ in range(3) for row in next(batches)["input_ids"].tolist()]
+        resumed = made()
+        resumed.load_state_dict(interrupted.state_dict())
+        batches = iter(resumed)
+        resumed.sampler.set_epoch(named)
+        assert seen + rows_of(batches) == epochs[0]
+        whole.sampler.set_epoch(named)
+        assert rows_of(resumed) == rows_of(whole)
+
+    def test_a_state_of_version_0_1_0_is_understood(self, store: tokpress.Store) -> None:
+        """It kept the epoch with the sampler alone."""
+        sampler: Any = tokpress.make_dataloader(store, seq_len=SEQ_LEN, batch_size=8, num_workers=0).sampler
+        first = list(sampler)
+        sampler.load_state_dict({"epoch": 1})
+        steps = iter(sampler)
+        steps.load_state_dict({"step": 2})
+        assert list(steps) == first[2:]
+
     def test_makes_no_batch_to_get_there(self, store: tokpress.Store) -> None:
         loader = tokpress.make_dataloader(store, seq_len=SEQ_LEN, batch_size=1, num_workers=0)
         steps = iter(loader.sampler)
@@ -138,6 +172,12 @@ class TestStateful:
         sampler.load_state_dict({"epoch": 3})  # as it stands during the third pass
         steps.load_state_dict({"step": 2})
         assert list(steps) == epochs[2][2:]
+
+
+def test_its_dataset_has_a_length(store: tokpress.Store) -> None:
+    """accelerate asks for it, and HF Trainer, for the number of samples."""
+    loader = tokpress.make_dataloader(store, seq_len=SEQ_LEN, batch_size=8, num_workers=0)
+    assert len(loader.dataset) == len(tokpress.PretokenizedDataset(store, seq_len=SEQ_LEN))  # type: ignore[arg-type]
 
 
 class TestMistakes:

@@ -38,6 +38,7 @@ from tokpress.loader.state import (
 
 SINGLE = "data"  # the name of a source that needs none
 _BLOCK_BYTES = 2**20  # of tokens, with shuffle="blocks"
+_MORE_EPOCHS = "more epochs, which follow each other without a pause, give max_epochs=N"
 _BUNDLE_BYTES = 2**23  # small batches are made several at a time, up to so much memory
 
 
@@ -48,6 +49,8 @@ class Loader:
     `max_epochs`: how often a source may be gone through, each time in a new order; one number or one for each. By default
     one epoch of a single dataset, and a mixture without end; `math.inf` has no end. A source that is used up leaves the
     mixture; the others keep their proportions.
+    `steps`: end after so many steps in all. A loader with an end has a length, which trainers ask for: one that finds none
+    takes a batch ahead of its training, and may lose it when it saves.
     `stages`: {sample: weights}: other weights, or another source, from that sample of the global order on.
     `drop_last`: leave out what does not fill the last step, so that all ranks make the same number of steps.
     `threads`: make batches ahead, at least `prefetch` of them (small ones in bundles); 0: when they are asked for.
@@ -62,6 +65,7 @@ class Loader:
         weights: Weights | None = None,
         stages: Stages | None = None,
         max_epochs: float | Mapping[str, float] | None = None,
+        steps: int | None = None,
         seed: int = 0,
         shuffle: bool | str = True,
         rank: int = 0,
@@ -106,6 +110,9 @@ class Loader:
         for source in self._sources.values():
             source.stream.expect(scattered=self._shuffle == "samples")
         self._samples = self._step = self._digest = 0
+        self._most_steps: int | None = None
+        self._start_batches([])
+        self._most_steps = _checked_steps(steps, self._history.steps)
         self._start_batches([])
         self._ticket = 0  # of the iterator that may go on
         self._copier = copier_to(device, as_tensors=self._as_tensors)
@@ -114,7 +121,7 @@ class Loader:
     def __len__(self) -> int:
         """Steps in all, those already made among them."""
         if self._history.steps is None:
-            raise TypeError("this loader has no end, so no length; give every source a max_epochs if it is to have one")
+            raise TypeError("this loader has no end, so no length; give it steps=N, or every source a max_epochs")
         return self._history.steps
 
     def __iter__(self) -> Iterator[Batch]:
@@ -124,10 +131,10 @@ class Loader:
                 f"{self._schedule.total:,} samples do not fill a single step of {self._sharing.step_samples:,} "
                 "(batch_size * world_size). Give a smaller batch_size, or drop_last=False."
             )
-        if self._step == self._history.steps:
+        if self._history.steps is not None and self._step >= self._history.steps:
+            more = "more steps, give a larger steps=N" if self._step == self._most_steps else _MORE_EPOCHS
             raise UsageError(
-                f"the loader is at its end, after {self._samples:,} samples. For more epochs, which follow each other "
-                "without a pause, give max_epochs=N; to start again, make a new loader."
+                f"the loader is at its end, after {self._samples:,} samples. For {more}; to start again, make a new loader."
             )
         self._ticket += 1
         return self._batches(self._ticket)
@@ -195,7 +202,9 @@ class Loader:
         # Also after a last step that was not full, if the stream goes on after all (a larger max_epochs).
         if not batches or batches[-1].size != size or batches[-1].first_sample(self._step) != self._samples:
             batches.append(BatchState(sample=self._samples, step=self._step, size=size))
-        self._history = StepHistory(batches, self._schedule.total, drop_last=self._drop_last)
+        self._history = StepHistory(
+            batches, self._schedule.total, drop_last=self._drop_last, most_steps=self._most_steps
+        )
 
     def _state(self) -> State:
         return State(
@@ -235,6 +244,16 @@ def _check_sources(sources: dict[str, PretokenizedDataset]) -> None:
                 f"sources {first_name!r} and {name!r} give different batches: {first.layout} and {source.layout}. "
                 "Open both with the same seq_len, fields and options."
             )
+
+
+def _checked_steps(steps: int | None, there_are: int | None) -> int | None:
+    if steps is not None and steps < 1:
+        raise UsageError(f"steps={steps}: a loader makes at least one step.")
+    if steps is not None and there_are is not None and steps > there_are:
+        raise UsageError(
+            f"steps={steps:,}, but the data fills {there_are:,}. Give max_epochs=math.inf, or fewer steps."
+        )
+    return steps
 
 
 def _epoch_limits(

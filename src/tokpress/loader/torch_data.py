@@ -61,15 +61,21 @@ def make_dataloader(
         seed=seed,
         drop_last=drop_last,
     )
-    return _loader_class(stateful=stateful)(
+    loader = _loader_class(stateful=stateful)(
         Batches(dataset),  # type: ignore[arg-type] # it has what a map-style dataset needs
-        sampler=steps,  # of whole batches
-        batch_size=None,
+        batch_sampler=steps,  # not `sampler` with batch_size=None: accelerate makes a loader anew, and loses that one
+        collate_fn=_as_it_is,
         num_workers=num_workers,
         persistent_workers=num_workers > 0,
         prefetch_factor=prefetch_factor if num_workers else None,
         pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
     )
+    loader.__dict__["sampler"] = steps  # trainers call `loader.sampler.set_epoch`; what torch puts there is not used
+    return loader
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 def _loader_class(*, stateful: bool) -> type[DataLoader[Any]]:
@@ -94,6 +100,13 @@ class Batches:
     def __getitem__(self, sequences: list[int]) -> Batch:
         return self.data.batch(sequences)
 
+    def __getitems__(self, sequences: list[int]) -> Batch:
+        return self.data.batch(sequences)
+
+    def __len__(self) -> int:
+        """Sequences, not batches: trainers take the length of a loader's dataset for its number of samples."""
+        return len(self.data)
+
 
 class StepSampler:
     """The sequences of each of this rank's batches, an epoch at a time."""
@@ -103,7 +116,8 @@ class StepSampler:
         self._sharing = sharing
         self._shuffle = parse_shuffle(shuffle)
         self._seed = seed
-        self._drop_last = drop_last
+        self.drop_last = drop_last
+        self.batch_size = sharing.batch_size  # accelerate asks for it
         self.epoch = 0  # that the next pass has
 
     def set_epoch(self, epoch: int) -> None:
@@ -112,7 +126,7 @@ class StepSampler:
     def __len__(self) -> int:
         whole, rest = divmod(self._count, self._sharing.step_samples)
         part = self._sharing.own(rest)
-        return whole + int(not self._drop_last and part.stop > part.start)
+        return whole + int(not self.drop_last and part.stop > part.start)
 
     def __iter__(self) -> StepIterator:
         return StepIterator(self)
@@ -134,7 +148,8 @@ class StepSampler:
 
 
 class StepIterator:
-    """One pass of a sampler. It begins with its first step, not before: a loader may make an iterator and drop it.
+    """One pass of a sampler. It begins with its first step, not before: a loader may make an iterator and drop it. From
+    then on its epoch is its own: `set_epoch` is about the passes that come.
 
     `state_dict` and `load_state_dict` are torchdata's convention: it keeps them, and the sampler's, with every batch.
     """
@@ -142,6 +157,7 @@ class StepIterator:
     def __init__(self, sampler: StepSampler) -> None:
         self._sampler = sampler
         self._step = 0
+        self._epoch: int | None = None  # None: this pass has not begun
         self._order: Order | None = None
 
     def __iter__(self) -> StepIterator:
@@ -149,20 +165,26 @@ class StepIterator:
 
     def __next__(self) -> list[int]:
         if self._order is None:
-            if self._step == 0:
-                self._sampler.epoch += 1
-            self._order = self._sampler.order(self._sampler.epoch - 1)
+            self._order = self._sampler.order(self._begin())
         if self._step == len(self._sampler):
             raise StopIteration
         sequences: list[int] = self._order.samples(self._sampler.samples(self._step)).tolist()
         self._step += 1
         return sequences
 
-    def state_dict(self) -> dict[str, int]:
-        return {"step": self._step}
+    def _begin(self) -> int:
+        if self._epoch is None:
+            self._epoch = self._sampler.epoch
+            self._sampler.epoch += 1
+        return self._epoch
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self._step, self._order = state["step"], None
+    def state_dict(self) -> dict[str, int | None]:
+        return {"step": self._step, "epoch": self._epoch}
+
+    def load_state_dict(self, state: dict[str, int | None]) -> None:
+        self._step, self._order = state["step"] or 0, None
+        # States of version 0.1.0 have no epoch: there it was the sampler's, which is loaded before.
+        self._epoch = state.get("epoch", self._sampler.epoch - 1 if self._step else None)
 
 
 def _dataset(

@@ -53,13 +53,17 @@ class Sharing:
 class StepHistory:
     """Which samples every step had or will have, over changes of the batch size."""
 
-    def __init__(self, batches: Sequence[BatchState], total: int | None, *, drop_last: bool) -> None:
+    def __init__(
+        self, batches: Sequence[BatchState], total: int | None, *, drop_last: bool, most_steps: int | None = None
+    ) -> None:
         self.batches = list(batches)
         last = self.batches[-1]
         self.steps: int | None = None  # in all; None: without end
         if total is not None:
             left = total - last.sample
             self.steps = last.step + (left // last.size if drop_last else -(-left // last.size))
+        if most_steps is not None:
+            self.steps = most_steps if self.steps is None else min(self.steps, most_steps)
         self._total = total
 
     def samples_of(self, step: int) -> tuple[int, int]:
@@ -81,6 +85,8 @@ class StepHistory:
         """
         last = self.batches[-1]
         full = None if self._total is None else last.step + (self._total - last.sample) // last.size
+        if self.steps is not None:
+            full = self.steps if full is None else min(full, self.steps)
         count = 1
         while full is None or step < full:
             count = min(count, most if full is None else min(most, full - step))
