@@ -105,6 +105,7 @@ class TestNames:
         ]
         functions = [
             "build",
+            "dry_run",
             "events",
             "export",
             "import_tokens",
@@ -112,7 +113,7 @@ class TestNames:
             "make_dataloader",
             "open",
         ]
-        functions += ["pack", "parallel_tokenize", "read_events", "train_tokenizer", "view"]
+        functions += ["pack", "parallel_tokenize", "read_events", "train_tokenizer", "verify", "view"]
         assert tokpress.__all__ == [*classes, "__version__", *functions]
         assert dir(tokpress) == tokpress.__all__
 
@@ -300,3 +301,28 @@ class TestSameStores:
         assert built.manifest == opened.manifest
         assert [doc.tolist() for doc in built] == [doc.tolist() for doc in opened]
         assert isinstance(built, tokpress.Store)
+
+
+class TestChecks:
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"text": "some words"}\n' * 30)
+        return path
+
+    def test_verify_finds_what_the_command_finds(self, source: Path, tmp_path: Path) -> None:
+        out = tmp_path / "store"
+        tokpress.build(source, tokenizer="bytes", out=out)
+        report = tokpress.verify(out, deep=True)
+        assert report.ok
+        assert report.reencoded_docs > 0
+        shard = next((out / "shards").glob("*.bin"))
+        shard.write_bytes(b"x" + shard.read_bytes()[1:])
+        [problem] = tokpress.verify(out).problems
+        assert problem.file == f"shards/{shard.name}"
+
+    def test_a_dry_run_writes_nothing(self, source: Path, tmp_path: Path) -> None:
+        prepared, projection = tokpress.dry_run(source, tokenizer="bytes", out=tmp_path / "store")
+        assert prepared.info.vocab_size == 257
+        assert projection.tokens > 0
+        assert not (tmp_path / "store").exists()

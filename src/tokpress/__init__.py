@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokpress import view
-    from tokpress.api import build, open  # noqa: A004
+    from tokpress.api import build, dry_run, open, verify  # noqa: A004
     from tokpress.errors import TokpressError
     from tokpress.formats.export import export
     from tokpress.formats.import_ import import_tokens
@@ -40,6 +40,7 @@ _HOMES = {
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
+    "dry_run": "tokpress.api",
     "export": "tokpress.formats.export",
     "import_tokens": "tokpress.formats.import_",
     "load_pretokenized_dataset": "tokpress.loader.pairs",
@@ -49,6 +50,7 @@ _HOMES = {
     "parallel_tokenize": "tokpress.live.parallel",
     "read_events": "tokpress.run.event_log",
     "train_tokenizer": "tokpress.train",
+    "verify": "tokpress.api",
 }
 _MODULES = {"events": "tokpress.run.events", "view": "tokpress.view"}
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "TokpressError",
     "__version__",
     "build",
+    "dry_run",
     "events",
     "export",
     "import_tokens",
@@ -71,6 +74,7 @@ __all__ = [
     "parallel_tokenize",
     "read_events",
     "train_tokenizer",
+    "verify",
     "view",
 ]
 

@@ -5,16 +5,20 @@ In: paths and options. Out: a `Store`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+import msgspec
+
 from tokpress.options import BuildOptions, PathLike, as_list, build_config
+from tokpress.packing.plan import plan_problems
 from tokpress.reference import documented
 from tokpress.run.coordinator import build_store, make_job
 from tokpress.run.events import Listener
 from tokpress.run.messages import Prepared
 from tokpress.storage import open_storage
 from tokpress.store.reader import Store, open_store
+from tokpress.store.verify import Report, verify_store
 
 if TYPE_CHECKING:
     from tokpress.run.projection import Projection
@@ -45,11 +49,47 @@ def build(
 def dry_run(
     inputs: PathLike | Sequence[PathLike], *, tokenizer: PathLike, out: PathLike, **options: Unpack[BuildOptions]
 ) -> tuple[Prepared, Projection]:
-    """What `build` would take: time, disk and memory, from a small piece of the inputs."""
+    """What `build` would take, measured on a small piece of the inputs; nothing is written.
+
+    prepared, projection = tokpress.dry_run("data/*.jsonl", tokenizer="tokenizer.json", out="tokens")
+    projection.tokens, projection.disk_bytes
+    projection.workers  # seconds and memory for 1, 2, 4 ... workers
+    """
     from tokpress.run.projection import project
 
     storage = open_storage(out)
     return project(make_job(as_list(inputs), storage, build_config(tokenizer, options)), storage)
+
+
+def verify(
+    store: PathLike, *, deep: bool = False, deep_docs: int = 200, progress: Callable[[int, int], None] | None = None
+) -> Report:
+    """Check every file of a store, and its packing plans; the report names each that is damaged.
+
+    `deep`: also read so many documents of each split again from the sources, and encode them with the reference.
+    `progress` is told the bytes just checked and those of the whole store.
+
+        report = tokpress.verify("tokens")
+        assert report.ok, report.problems
+    """
+    report = verify_store(store, progress=progress)
+    if deep and report.ok:
+        report = _encoded_again(report, open(report.path), deep_docs)
+    if report.ok:
+        report = msgspec.structs.replace(report, problems=plan_problems(open_storage(report.path)))
+    return report
+
+
+def _encoded_again(report: Report, store: Store, docs: int) -> Report:
+    from tokpress.run.deep import reencode_sample
+
+    samples = [reencode_sample(store.split(name), docs) for name in store.manifest.splits]
+    return msgspec.structs.replace(
+        report,
+        problems=[problem for sample in samples for problem in sample.problems],
+        reencoded_docs=sum(sample.docs for sample in samples),
+        not_reencoded=next((sample.why_not for sample in samples if sample.why_not), ""),
+    )
 
 
 def open(path: PathLike, split: str = "train") -> Store:  # noqa: A001 - called as tokpress.open

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from tokpress.arguments import did_you_mean
 from tokpress.config import (
     BadRecordChoice,
     BuildConfig,
@@ -107,13 +108,6 @@ def check_names(function: str, given: Iterable[str], options: Iterable[Declared]
     for name in given:
         if name not in known:
             raise TypeError(f"{function} got an unknown option {name!r}.{did_you_mean(name, known)}")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def check_bounds(config: BuildConfig) -> None:

@@ -24,6 +24,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
+            (["buld", "a"], "No such command 'buld'. Did you mean 'build'? See: tokpress --help"),
             (["build", "no-such.jsonl", "--tokenizer", "bytes", "--out", "x"], "no-such.jsonl. Check the path"),
             (
                 ["build", "--tokenizer", "bytes", "--out", "x"],

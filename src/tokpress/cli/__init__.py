@@ -21,6 +21,8 @@ from keyword import iskeyword
 
 import click
 
+from tokpress.arguments import did_you_mean
+
 _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same name
     "build": "Tokenize files into a store.",
     "pack": "Show what sequences of a length waste; plan best-fit.",
@@ -51,9 +53,9 @@ class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
-            return None
+            raise click.UsageError(f"No such command {cmd_name!r}.{did_you_mean(cmd_name, _VERBS)}", ctx)
         command: click.Command = import_module(module_of(cmd_name)).command
         return command
 

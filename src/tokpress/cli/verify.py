@@ -36,14 +36,10 @@ def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
     import msgspec
 
     from tokpress.cli.show import err_console, plural, safe
+    from tokpress.records import PACKS
 
     console = err_console()
-    report = _verified(store, console)
-    own = report
-    if deep and report.ok:
-        own = report = _compared(report, deep_docs, console)
-    if report.ok:
-        report = _with_plans(report)
+    report = _verified(store, console, deep=deep, deep_docs=deep_docs)
     for problem in report.problems:
         console.print(f"[red]damaged[/]  {safe(problem.file)}: {safe(problem.message)}")
     if as_json:
@@ -53,13 +49,14 @@ def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
     if not report.ok:
         found = plural(len(report.problems), "problem")
         again = f" Build the store again: tokpress build ... --out {safe(store)} --overwrite"
-        console.print(f"\n{found}.{'' if own.ok else again}")
+        only_plans = all(problem.file.startswith(PACKS) for problem in report.problems)
+        console.print(f"\n{found}.{'' if only_plans else again}")
         raise click.exceptions.Exit(1)
 
 
-def _verified(store: str, console: Console) -> Report:
+def _verified(store: str, console: Console, *, deep: bool, deep_docs: int) -> Report:
+    from tokpress.api import verify
     from tokpress.cli.show import ByteProgress
-    from tokpress.store.verify import verify_store
 
     bar = ByteProgress(console, "verifying")
 
@@ -68,35 +65,9 @@ def _verified(store: str, console: Console) -> Report:
         bar.advance(checked)
 
     try:
-        return verify_store(store, progress=progress)
+        return verify(store, deep=deep, deep_docs=deep_docs, progress=progress)
     finally:
         bar.close()
-
-
-def _with_plans(report: Report) -> Report:
-    import msgspec
-
-    from tokpress.packing.plan import plan_problems
-    from tokpress.storage import open_storage
-
-    return msgspec.structs.replace(report, problems=plan_problems(open_storage(report.path)))
-
-
-def _compared(report: Report, docs: int, console: Console) -> Report:
-    import msgspec
-
-    from tokpress.run.deep import reencode_sample
-    from tokpress.store.reader import open_store
-
-    with console.status("encoding a sample again"):
-        store = open_store(report.path)
-        samples = [reencode_sample(store.split(name), docs) for name in store.manifest.splits]
-    return msgspec.structs.replace(
-        report,
-        problems=[problem for sample in samples for problem in sample.problems],
-        reencoded_docs=sum(sample.docs for sample in samples),
-        not_reencoded=next((sample.why_not for sample in samples if sample.why_not), ""),
-    )
 
 
 def _sound(store: str, report: Report, deep: bool) -> str:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from tokpress.arguments import whole_number
 from tokpress.errors import UsageError
 from tokpress.live.packer import Packer, Rows
 from tokpress.live.state import LiveState, check_same_stream, inputs_digest, read_state
@@ -77,7 +78,7 @@ class LiveDataset:
         if max_epochs != math.inf and (max_epochs < 1 or max_epochs != int(max_epochs)):
             raise UsageError(f"max_epochs={max_epochs}: give a whole number from 1 on, or math.inf.")
         self._sharing = Sharing(batch_size=batch_size, rank=rank, world_size=world_size)
-        if prefetch < 0:
+        if whole_number("prefetch", prefetch) < 0:
             raise UsageError(f"prefetch={prefetch}: give a number of batches to make ahead, or 0 to make none.")
         self._tokens = LiveTokens(inputs, tokenizer, options, workers=workers)
         self.layout = Layout(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tokpress.arguments import whole_number
 from tokpress.batches import Int64s, TokenBatch, string_buffers
 from tokpress.engines.base import Engine, concat_tokens
 from tokpress.errors import UsageError
@@ -27,7 +28,7 @@ _MOST = 4  # times that: more is a busy moment, and must not keep a pool from be
 
 class Encoder:
     def __init__(self, engine: Engine, *, workers: int | None) -> None:
-        if workers is not None and workers < 1:
+        if workers is not None and whole_number("workers", workers) < 1:
             raise UsageError(f"workers={workers}: at least one has to work. Leave it out for one a core.")
         self.engine = engine
         self.workers = workers or _default_workers()

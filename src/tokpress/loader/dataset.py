@@ -15,6 +15,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from tokpress.arguments import whole_number
 from tokpress.batches import Int64s
 from tokpress.errors import StoreError, UsageError
 from tokpress.loader.batches.fields import FIELDS, Layout
@@ -95,7 +96,11 @@ class PretokenizedDataset:
     def __len__(self) -> int:
         return len(self.packing)
 
-    def __getitem__(self, i: int) -> Batch:
+    def __getitem__(self, i: int | slice) -> Batch:
+        """One sequence; of a slice, the batch of its sequences."""
+        if isinstance(i, slice):
+            return self.batch(range(len(self))[i])
+        i = whole_number("sequence", i)
         if not -len(self) <= i < len(self):
             raise IndexError(f"sequence {i} is outside this dataset's {len(self):,} sequences")
         return self.__getitems__([i % len(self)])[0]

@@ -14,6 +14,7 @@ from contextlib import closing
 from itertools import chain
 from typing import Any
 
+from tokpress.arguments import whole_number
 from tokpress.errors import UsageError
 from tokpress.loader.batches.bundles import PLAN_SAMPLES, Bundle, ranges_of
 from tokpress.loader.batches.make import Batch, cut_batches, make_batches
@@ -77,6 +78,8 @@ class Loader:
     ) -> None:
         self._sources = dict(data) if isinstance(data, Mapping) else {SINGLE: data}
         _check_sources(self._sources)
+        for name, number in (("threads", threads), ("prefetch", prefetch), ("seed", seed)):
+            whole_number(name, number)
         if threads < 0 or prefetch < 1:
             raise UsageError(
                 f"threads={threads}, prefetch={prefetch}: give threads=0 or more (0 makes batches when they are asked for) "
@@ -234,6 +237,12 @@ class Loader:
 def _check_sources(sources: dict[str, PretokenizedDataset]) -> None:
     if not sources:
         raise UsageError("a loader needs at least one dataset.")
+    for source in sources.values():
+        if not isinstance(source, PretokenizedDataset):
+            raise TypeError(
+                f"a loader takes datasets, not a {type(source).__name__}: give it "
+                "tokpress.PretokenizedDataset(STORE, seq_len=2048), or several by name."
+            )
     (first_name, first), *others = sources.items()
     for source in sources.values():
         if not len(source):

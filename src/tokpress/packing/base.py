@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from tokpress.arguments import whole_number
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
 
@@ -49,6 +50,7 @@ class Packing(Protocol):
 
 
 def check_seq_len(seq_len: int) -> None:
+    whole_number("seq_len", seq_len)
     if not 1 <= seq_len <= MAX_SEQ_LEN:
         raise UsageError(f"a sequence cannot have {seq_len:,} tokens. Choose a --seq-len of 1 to {MAX_SEQ_LEN:,}.")
 

@@ -16,11 +16,11 @@ from tokpress.packing.bestfit import plan_key
 from tokpress.packing.plan import StoredPlan, plan_storage
 from tokpress.packing.planner import Progress, write_plan
 from tokpress.packing.waste import Waste
-from tokpress.store.reader import open_store
+from tokpress.store.reader import Store, open_store
 
 
 def pack(
-    store: str | os.PathLike[str],
+    store: Store | str | os.PathLike[str],
     *,
     seq_len: int,
     method: str = "concat",
@@ -29,7 +29,7 @@ def pack(
     **options: Unpack[PackingOptions],
 ) -> Waste:
     """What sequences of `seq_len` tokens cost: padding, truncation, documents cut. Writes a plan where one is needed."""
-    opened = open_store(store, split)
+    opened = store.split(split) if isinstance(store, Store) else open_store(store, split)
     check_options(method, options)
     if method != BESTFIT:
         return open_packing(opened, seq_len=seq_len, method=method, **options).waste()

@@ -235,7 +235,9 @@ def check_options(config: BuildConfig, inputs: Sequence[str] = ()) -> None:
     try:
         msgspec.convert(msgspec.to_builtins(config), BuildConfig)
     except msgspec.ValidationError as error:
-        raise UsageError(f"wrong option: {error}. See: tokpress build --help") from None
+        what, _, where = str(error).partition(" - at `")
+        name = where.rstrip("`").rpartition(".")[2]
+        raise UsageError(f"{name or 'an option'} cannot be that: {what}. See: tokpress build --help") from None
     if config.tokenizer.engine not in engine_names():
         raise UsageError(
             f"--engine {config.tokenizer.engine!r} is not known. Choose one of {', '.join(engine_names())}."

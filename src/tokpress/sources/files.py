@@ -15,6 +15,7 @@ from stat import S_ISREG
 
 import msgspec
 
+from tokpress.arguments import did_you_mean
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
 from tokpress.records import STDIN, Input
@@ -64,7 +65,12 @@ def _expand(argument: str, config: ReadConfig) -> list[str]:
     if glob.has_magic(argument):
         matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
         return [path for match in matches for path in _expand(match, config)]
-    raise UsageError(f"no such file or directory: {argument}. Check the path; quote globs if your shell does not.")
+    path = Path(argument)
+    near = sorted(map(str, path.parent.iterdir())) if path.parent.is_dir() else []
+    raise UsageError(
+        f"no such file or directory: {argument}.{did_you_mean(str(path), near)} Check the path; quote globs if your shell "
+        "does not."
+    )
 
 
 def _walk(directory: Path, config: ReadConfig, above: frozenset[Path]) -> Iterator[str]:
@@ -171,6 +177,8 @@ def _format_and_compression(name: str) -> tuple[str | None, str | None]:
 
 
 def _nothing_found(argument: str, config: ReadConfig) -> str:
+    if Path(argument).is_dir() and next(Path(argument).iterdir(), None) is None:
+        return f"{argument} is an empty directory. Check the path, or put the inputs there."
     if Path(argument).is_dir() and config.format is None:
         known = " ".join(FORMAT_OF_EXTENSION)
         return f"no file in {argument} has a name that tells its format ({known}). Say it: --format jsonl, for example."

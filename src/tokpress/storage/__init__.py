@@ -19,17 +19,18 @@ In: keys (`str`, never `Path`: a `Path` makes `s3://b` into `s3:/b`) and bytes. 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+from tokpress.storage.base import Storage
 from tokpress.storage.local import LocalStorage
 from tokpress.storage.object_store import ObjectStorage, is_remote
-
-if TYPE_CHECKING:
-    from tokpress.storage.base import Storage
 
 
 def open_storage(place: str | os.PathLike[str] | Storage) -> Storage:
     """What a user named, as a storage."""
     if isinstance(place, str) and is_remote(place):
         return ObjectStorage(place)
-    return LocalStorage(place) if isinstance(place, str | os.PathLike) else place
+    if isinstance(place, str | os.PathLike):
+        return LocalStorage(place)
+    if not isinstance(place, Storage):
+        raise TypeError(f"{place!r} is a {type(place).__name__}, no place of a store. Give its path.")
+    return place

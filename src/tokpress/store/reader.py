@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokpress.arguments import whole_number
 from tokpress.batches import Ids, Int64s
 from tokpress.engines.load import reference_engine
 from tokpress.errors import StoreError, TokenizerError
@@ -258,6 +259,7 @@ class Store:
             ) from error
 
     def _locate(self, i: int) -> tuple[Shard, int]:
+        i = whole_number("document", i)
         if not -self.num_docs <= i < self.num_docs:
             raise IndexError(f"document {i} is outside this split's {self.num_docs:,} documents")
         i = i % self.num_docs

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tokpress.arguments import whole_number
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
 from tokpress.loader.state import BatchState
@@ -27,6 +28,8 @@ class Sharing:
     world_size: int
 
     def __post_init__(self) -> None:
+        for name in ("batch_size", "rank", "world_size"):
+            whole_number(name, getattr(self, name))
         if self.batch_size < 1:
             raise UsageError(f"batch_size={self.batch_size}: a batch has at least one sequence.")
         if not 0 <= self.rank < self.world_size:
