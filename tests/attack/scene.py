@@ -22,6 +22,7 @@ from tokpress.errors import TokpressError
 
 SECONDS = 60  # that any attack may take, on a busy machine
 _FOREIGN = "not of any store, and of worth to somebody"
+_FOREIGN_FILES = {"file", "deep/file", "file.json", "train-00000-000.bin", ".file.0123456789abcdef.tmp"}
 
 
 class Scene:
@@ -31,10 +32,9 @@ class Scene:
         self.path = path
         self.out = path / "store"
         self.bystander = path / "bystander"
-        self.bystander.mkdir()
-        (self.bystander / "file").write_text(_FOREIGN)
-        (self.bystander / "deep").mkdir()
-        (self.bystander / "deep" / "file").write_text(_FOREIGN)
+        for name in _FOREIGN_FILES:
+            (self.bystander / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.bystander / name).write_text(_FOREIGN)
 
     @property
     def store(self) -> tokpress.Store:
@@ -43,7 +43,7 @@ class Scene:
     def check_bystander(self) -> None:
         """Nobody wrote into what is not tokpress's."""
         found = {path.relative_to(self.bystander).as_posix() for path in self.bystander.rglob("*") if path.is_file()}
-        assert found == {"file", "deep/file"}, found
+        assert found == _FOREIGN_FILES, found
         assert all((self.bystander / name).read_text() == _FOREIGN for name in found)
 
     def skip(self, why: str) -> None:

@@ -70,10 +70,11 @@ class Disk(QuickDisk):
         self._to_sync: dict[int, Path] = {}  # opened to be synced, whoever wrote into it
         self._lock = threading.RLock()  # a shard is synced by a thread
 
-    def open(self, path: Path, flags: int, mode: int = 0o777) -> int:
+    def open(self, name: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         with self._lock:
+            path = self._path(name, dir_fd)
             is_new = bool(flags & os.O_CREAT) and (bool(flags & os.O_TRUNC) or not path.exists())
-            descriptor = os.open(path, flags, mode)
+            descriptor = os.open(name, flags, mode, dir_fd=dir_fd)
             if is_new:
                 self._files[descriptor] = self._names[path] = File()
                 self.changes.append(Change("link", path, self._names[path]))
@@ -121,36 +122,44 @@ class Disk(QuickDisk):
                 known.pop(descriptor, None)
             os.close(descriptor)
 
-    def link(self, source: Path, target: Path) -> None:
+    def link(
+        self, source: str | Path, name: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
         """One more name for the same bytes, which are on the disk if somebody synced them."""
         with self._lock:
-            os.link(source, target)
-            self._names[target] = self._file(source)
+            os.link(source, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+            target = self._path(name, dst_dir_fd)
+            self._names[target] = self._file(self._path(source, src_dir_fd))
             self.changes.append(Change("link", target, self._names[target]))
 
-    def replace(self, source: Path, target: Path) -> None:
+    def replace(self, old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         with self._lock:
+            source, target = self._path(old, src_dir_fd), self._path(new, dst_dir_fd)
             moved = None if source.is_dir() else self._file(source)
-            source.replace(target)
+            os.replace(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
             for path in [path for path in self._names if path == source or source in path.parents]:
                 self._names[target / path.relative_to(source)] = self._names.pop(path)
             self.changes.append(Change("rename", source, moved, to=target))
 
-    def unlink(self, path: Path) -> None:
+    def unlink(self, name: str, *, dir_fd: int) -> None:
         with self._lock:
-            path.unlink()
+            os.unlink(name, dir_fd=dir_fd)
+            path = self._path(name, dir_fd)
             self._names.pop(path, None)
             self.changes.append(Change("unlink", path))
 
-    def rmdir(self, path: Path) -> None:
+    def rmdir(self, name: str | Path, *, dir_fd: int | None = None) -> None:
         with self._lock:
-            path.rmdir()
-            self.changes.append(Change("unlink", path))
+            os.rmdir(name, dir_fd=dir_fd)
+            self.changes.append(Change("unlink", self._path(name, dir_fd)))
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, name: str | Path, *, dir_fd: int | None = None) -> None:
         with self._lock:
-            path.mkdir()
-            self.changes.append(Change("mkdir", path))
+            os.mkdir(name, dir_fd=dir_fd)
+            self.changes.append(Change("mkdir", self._path(name, dir_fd)))
+
+    def _path(self, name: str | Path, dir_fd: int | None) -> Path:
+        return Path(name) if dir_fd is None else self._directories[dir_fd] / name
 
     def _file(self, path: Path) -> File:
         if path not in self._names:  # it was there before

@@ -20,7 +20,7 @@ from crash.building import check_honest, command, contents, finish, start, write
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (Debian package strace)")
 
 # How often a small run makes each call, in the thread that makes it most often: strace counts each thread by itself.
-CALLS = {"write": 85, "fsync": 9, "rename": 5, "mkdir": 8, "unlink": 3, "ftruncate": 1}
+CALLS = {"write": 85, "fsync": 9, "renameat": 5, "mkdir": 2, "mkdirat": 6, "unlink": 2, "unlinkat": 1, "ftruncate": 1}
 INJECTIONS = ["signal=KILL", "error=EIO", "error=ENOSPC"]
 EVERYTHING = os.environ.get("TOKPRESS_CRASH_EVERYTHING") == "1"
 SMALL = ["--workers", "1", "--shard-size", "40kB"]

@@ -143,7 +143,7 @@ class TestLink:
     def test_is_a_copy_where_links_cannot_be(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
-        def refuse(source: Path, path: Path) -> None:
+        def refuse(source: Path, name: str, *, dst_dir_fd: int) -> None:
             raise OSError(number, "no")
 
         (tmp_path / "a").write_bytes(b"abc" * 10**6)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tokpress.errors import StoreError
+from tokpress.storage.directories import LinkRefused
 from tokpress.storage.lock import LOCK, WriterLock
 
 HOLDER = """
@@ -163,11 +164,11 @@ class TestRaces:
         opened = os.open
         removed: list[Path] = []
 
-        def remove_first(path: Path, flags: int, mode: int = 0o777) -> int:
+        def remove_first(path: Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
             if not removed:
                 store.rmdir()
                 removed.append(store)
-            return opened(path, flags, mode)
+            return opened(path, flags, mode, dir_fd=dir_fd)
 
         monkeypatch.setattr(os, "open", remove_first)
         with WriterLock(store):
@@ -228,12 +229,51 @@ class TestRaces:
             pass
 
 
+class TestLinks:
+    """What stands under the lock's name may be somebody else's."""
+
+    @pytest.fixture
+    def foreign(self, store: Path) -> Path:
+        store.mkdir()
+        store.with_name("foreign").write_text("theirs")
+        return store.with_name("foreign")
+
+    def test_a_link_is_not_followed(self, store: Path, foreign: Path) -> None:
+        (store / LOCK).symlink_to(foreign)
+        with pytest.raises(LinkRefused, match=str(store / LOCK)), WriterLock(store):
+            pass
+        assert foreign.read_text() == "theirs"
+
+    def test_a_file_that_has_another_name_too_is_not_emptied(self, store: Path, foreign: Path) -> None:
+        (store / LOCK).hardlink_to(foreign)
+        with pytest.raises(LinkRefused, match="hard link"), WriterLock(store):
+            pass
+        assert foreign.read_text() == "theirs"
+
+    def test_a_pipe_is_no_lock(self, store: Path, foreign: Path) -> None:
+        os.mkfifo(store / LOCK)
+        with pytest.raises(LinkRefused, match="no ordinary file"), WriterLock(store):
+            pass
+
+    def test_what_took_its_name_meanwhile_is_left(self, store: Path) -> None:
+        with WriterLock(store):
+            (store / LOCK).unlink()
+            (store / LOCK).write_text("another run's")
+        assert (store / LOCK).read_text() == "another run's"
+
+
 class TestNoDirectoryCanBe:
     """An error at once, and not one try after the other for ever."""
 
     def test_in_proc(self) -> None:
         with pytest.raises(OSError, match="no directory can be made there"), WriterLock(Path("/proc/tokpress/store")):
             pass
+
+    def test_below_a_file_which_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("mine")
+        for place in (tmp_path / "file" / "store", tmp_path / "file" / "deep" / "store"):
+            with pytest.raises(NotADirectoryError, match=rf"is a file.*{tmp_path / 'file'}'"), WriterLock(place):
+                pass
 
     def test_behind_a_link_to_nowhere(self, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(tmp_path / "nowhere")

@@ -101,6 +101,20 @@ class TestCheckOutput:
             check_output(LocalStorage(store))
 
 
+class TestLinks:
+    """What a link in a store leads to is not the store's."""
+
+    @pytest.mark.parametrize("name", ["shards", "tokenizer", "rejects", "shards/x.bin", "rejects/x.jsonl", "notes"])
+    def test_are_refused_by_name(self, begun: tuple[Path, Plan, TokenizerFiles], tmp_path: Path, name: str) -> None:
+        store, _, _ = begun
+        elsewhere = tmp_path / "elsewhere"
+        if (store / name).exists():
+            (store / name).rename(elsewhere)
+        (store / name).symlink_to(elsewhere)
+        with pytest.raises(UsageError, match=f"{store / name} is a link"):
+            check_output(LocalStorage(store))
+
+
 class TestBegin:
     def test_writes_the_plan_and_the_tokenizer(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, plan, files = begun

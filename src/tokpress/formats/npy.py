@@ -67,7 +67,8 @@ class _Arrays:
         files.write_at(name, 0, [header])
         if not math.prod(self._shape):
             return np.empty(self._shape, self._dtypes[array])
-        return np.memmap(files.local(name), self._dtypes[array], "r+", len(header), self._shape)
+        with files.reserved(name) as file:
+            return np.memmap(file, self._dtypes[array], "r+", len(header), self._shape)
 
     def close(self, files: LocalStorage, array: str, part: PartWriter, rows: range) -> None:
         files.sync(files.local(self._names[array]))

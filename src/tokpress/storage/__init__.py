@@ -4,6 +4,7 @@ In: keys (`str`, never `Path`: a `Path` makes `s3://b` into `s3:/b`) and bytes. 
 
     base         the contract: Storage, Upload, Stat
     local        a directory of this machine; links, preallocation and renames of directories are its own
+    directories  directories as descriptors: no link is followed where something is written
     lock         one writer a directory, held by the kernel
     mapped       a local file as memory
     memory       a dict, for tests and for trying things out

@@ -142,6 +142,10 @@ class Storage(ABC):
         """What stands at the root that nothing can be written into, if anything does."""
         return None
 
+    def links(self, *prefixes: str) -> Sequence[str]:  # noqa: ARG002
+        """The names directly under these prefixes that lead elsewhere, where a storage can have such."""
+        return ()
+
     def exists(self, key: str) -> bool:
         return self.stat(key) is not None
 

@@ -2,7 +2,8 @@
 
 In: bytes. Out: files under their final names, only after their data has reached the disk: written under a temporary name of
 their own, synced, renamed, and the directory synced (`barrier`). Nothing else in the package changes a file of a store, and
-every change is one call of `os`: the tests put a disk that loses what was not synced in its place.
+every change is one call of `os`: the tests put a disk that loses what was not synced in its place. What is changed is named
+relative to an opened directory, and no link below the root is followed; whoever only reads follows them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from tokpress.storage.base import Stat, Storage, Upload
+from tokpress.storage.base import Stat, Storage, Upload, parent_of
+from tokpress.storage.directories import open_own, opened, refuse_link
 from tokpress.storage.lock import WriterLock
 
 if TYPE_CHECKING:
@@ -33,12 +35,13 @@ class SyncFailed(OSError):  # noqa: N818 - reads as what happened
 
 
 class LocalStorage(Storage):
-    """`system` is what stands in for `os`, in a test."""
+    """`system` is what stands in for `os`, in a test; `around` what the user named, if the root is below it."""
 
-    def __init__(self, root: str | os.PathLike[str], system: Any = None) -> None:
+    def __init__(self, root: str | os.PathLike[str], system: Any = None, *, around: Path | None = None) -> None:
         self.root = Path(root)
         self.url = str(self.root)
         self._os = system or os
+        self._around = around or self.root
 
     def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
         return LocalStorage, (self.root,)
@@ -47,12 +50,30 @@ class LocalStorage(Storage):
         return str(self.local(key))
 
     def below(self, prefix: str) -> LocalStorage:
-        return LocalStorage(self.local(prefix), self._os)
+        return LocalStorage(self.local(prefix), self._os, around=self._around)
 
     def local(self, key: str) -> Path:
         if key.startswith("/") or ".." in key.split("/"):
             raise ValueError(f"{key!r} is no key: it would lead out of {self.root}")
         return self.root / key if key else self.root
+
+    @contextmanager
+    def _directory(self, prefix: str) -> Iterator[int]:
+        """To change something in it."""
+        with opened(self._os, self._around, self.local(prefix).relative_to(self._around).parts) as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def _place(self, key: str) -> Iterator[tuple[int, str]]:
+        """The directory that an object stands in, and its name there. Errors name the object."""
+        path = self.local(key)
+        with opened(self._os, self._around, path.parent.relative_to(self._around).parts) as descriptor:
+            try:
+                yield descriptor, path.name
+            except OSError as error:
+                if not os.path.isabs(error.filename or ""):  # noqa: PTH117 - it may be no path
+                    error.filename, error.filename2 = str(path), None
+                raise
 
     def present(self) -> bool:
         return self.root.is_dir()
@@ -112,21 +133,22 @@ class LocalStorage(Storage):
         except BaseException:
             upload.abort()
             raise
-        self._sync(self.local(key).parent)
+        self.barrier(parent_of(key))
 
     def delete(self, key: str) -> None:
-        with suppress(FileNotFoundError):
-            self._os.unlink(self.local(key))
+        with suppress(FileNotFoundError), self._place(key) as (directory, name):
+            self._os.unlink(name, dir_fd=directory)
 
     def delete_prefix(self, prefix: str) -> None:
         """Follows no link."""
-        directory = self.local(prefix)
-        if directory.is_symlink() or not directory.is_dir():
+        path = self.local(prefix)
+        if path.is_symlink() or not path.is_dir():
             return
         for entry in self._entries(prefix):
             key = f"{prefix}/{entry.name}" if prefix else entry.name
             (self.delete_prefix if entry.is_dir(follow_symlinks=False) else self.delete)(key)
-        self._os.rmdir(directory)
+        with self._place(prefix) as (directory, name):
+            self._os.rmdir(name, dir_fd=directory)
 
     def delete_abandoned(self, *prefixes: str) -> None:
         for prefix in prefixes:
@@ -136,18 +158,29 @@ class LocalStorage(Storage):
 
     def prepare(self, *prefixes: str) -> None:
         for prefix in prefixes:
-            with suppress(FileExistsError):
-                self._os.mkdir(self.local(prefix))
+            with self._place(prefix) as (directory, name), suppress(FileExistsError):
+                refuse_link(name, directory, self.local(prefix))
+                self._os.mkdir(name, dir_fd=directory)
 
     def barrier(self, *prefixes: str) -> None:
         for prefix in prefixes:
-            self._sync(self.local(prefix))
+            with self._directory(prefix) as directory:
+                _fsync(self._os, directory, self.local(prefix))
 
     def anchor(self) -> None:
-        self._sync(self.root.parent)
+        self.sync(self.root.parent)
+
+    def links(self, *prefixes: str) -> Sequence[str]:
+        found = [
+            f"{prefix}/{entry.name}" if prefix else entry.name
+            for prefix in prefixes
+            for entry in self._entries(prefix)
+            if entry.is_symlink()
+        ]
+        return sorted(found)
 
     def lock(self) -> WriterLock:
-        return WriterLock(self.root, self._os)
+        return WriterLock(self.root, self._os, lambda: self._directory(""))
 
     # What only a local disk can do.
 
@@ -160,7 +193,8 @@ class LocalStorage(Storage):
         self.delete(key)
         if not copy:
             try:
-                self._os.link(source, self.local(key))
+                with self._place(key) as (directory, name):
+                    self._os.link(source, name, dst_dir_fd=directory)
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
@@ -174,17 +208,22 @@ class LocalStorage(Storage):
     def reserve(self, key: str, size: int) -> None:
         """A file of so many bytes, to be written in any order. The disk's room is taken now: a full disk is an error here,
         and not a signal that kills whoever writes through a map later."""
-        descriptor = self._os.open(self.local(key), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
+        with self._reserved(key, os.O_CREAT) as descriptor:
             if size and os.fstat(descriptor).st_size != size:
                 self._os.posix_fallocate(descriptor, 0, size)
-        finally:
-            self._os.close(descriptor)
+
+    @contextmanager
+    def _reserved(self, key: str, flags: int = 0) -> Iterator[int]:
+        with self._place(key) as (directory, name):
+            descriptor = open_own(self._os, name, directory, os.O_RDWR | flags, self.local(key))
+            try:
+                yield descriptor
+            finally:
+                self._os.close(descriptor)
 
     def write_at(self, key: str, offset: int, blocks: Iterable[Any]) -> None:
         """Blocks one after the other into a reserved file, from `offset` on, and synced."""
-        descriptor = self._os.open(self.local(key), os.O_RDWR | os.O_CLOEXEC)
-        try:
+        with self._reserved(key) as descriptor:
             for block in blocks:
                 view = memoryview(block).cast("B")
                 while view:
@@ -192,28 +231,30 @@ class LocalStorage(Storage):
                     offset += written
                     view = view[written:]
             _fsync(self._os, descriptor, self.local(key))
-        finally:
-            self._os.close(descriptor)
+
+    @contextmanager
+    def reserved(self, key: str) -> Iterator[IO[bytes]]:
+        """A reserved file, for a map that is written to. To be synced by `sync`."""
+        with self._reserved(key) as descriptor, open(descriptor, "r+b", closefd=False) as file:
+            yield file
 
     def sync(self, path: Path) -> None:
         """What was written into a file by other means (a map, another program) reaches the disk."""
-        self._sync(path)
-
-    def rename(self, source: str, target: str) -> None:
-        """Gives a directory another name, in one step; an empty one there gives way. A barrier is for the caller."""
-        self._os.replace(self.local(source), self.local(target))
-
-    def remove_empty(self, prefix: str) -> None:
-        """Removes a directory, unless something is in it."""
-        with suppress(OSError):
-            self._os.rmdir(self.local(prefix))
-
-    def _sync(self, path: Path) -> None:
         descriptor = self._os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _fsync(self._os, descriptor, path)
         finally:
             self._os.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a directory another name, in one step; an empty one there gives way. A barrier is for the caller."""
+        with self._place(source) as (before, old), self._place(target) as (after, new):
+            self._os.replace(old, new, src_dir_fd=before, dst_dir_fd=after)
+
+    def remove_empty(self, prefix: str) -> None:
+        """Removes a directory, unless something is in it."""
+        with suppress(OSError), self._place(prefix) as (directory, name):
+            self._os.rmdir(name, dir_fd=directory)
 
 
 class LocalUpload(Upload):
@@ -222,10 +263,12 @@ class LocalUpload(Upload):
     def __init__(self, storage: LocalStorage, key: str, system: Any) -> None:
         super().__init__(key)
         self._os = system
+        self._storage = storage
         self._path = storage.local(key)
-        self._temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = system.open(self._temporary, flags, 0o644)
+        self._temporary = f".{self._path.name}.{secrets.token_hex(8)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with storage._place(key) as (directory, _):
+            self._descriptor = system.open(self._temporary, flags, 0o644, dir_fd=directory)
 
     def _write(self, view: memoryview) -> None:
         while view:  # a write may be short: on a full disk, or past 2 GB
@@ -234,28 +277,29 @@ class LocalUpload(Upload):
     def commit(self, *, if_absent: bool = False) -> None:
         _fsync(self._os, self._descriptor, self._path)
         self._close()
-        if if_absent:
-            self._take_name()
-        else:
-            self._os.replace(self._temporary, self._path)
+        with self._storage._place(self.key) as (directory, name):
+            if if_absent:
+                self._take_name(name, directory)
+            else:
+                self._os.replace(self._temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
 
-    def _take_name(self) -> None:
+    def _take_name(self, name: str, directory: int) -> None:
         """A link fails where the name is taken. Where there are no links, two writers could win at the very same moment."""
         try:
-            self._os.link(self._temporary, self._path)
+            self._os.link(self._temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            if self._path.exists():
+            if os.path.lexists(self._path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path)) from error
-            self._os.replace(self._temporary, self._path)
+            self._os.replace(self._temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         else:
-            self._os.unlink(self._temporary)
+            self._os.unlink(self._temporary, dir_fd=directory)
 
     def abort(self) -> None:
         self._close()
-        with suppress(FileNotFoundError):
-            self._os.unlink(self._temporary)
+        with suppress(FileNotFoundError), self._storage._place(self.key) as (directory, _):
+            self._os.unlink(self._temporary, dir_fd=directory)
 
     def _close(self) -> None:
         if not self.closed:

@@ -10,12 +10,14 @@ import errno
 import fcntl
 import os
 import socket
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tokpress.errors import StoreError
+from tokpress.storage.directories import open_own, opened
 
 LOCK = ".lock"
 _TRIES = 100  # each lost to another writer that ended just then
@@ -24,10 +26,16 @@ _TRIES = 100  # each lost to another writer that ended just then
 class WriterLock:
     """`with WriterLock(directory):` holds it; raises StoreError if another process does. Makes the directory."""
 
-    def __init__(self, directory: Path, system: Any = os) -> None:
-        """`system` is `os`, or what stands in for it in a test."""
+    def __init__(
+        self,
+        directory: Path,
+        system: Any = os,
+        descriptor: Callable[[], AbstractContextManager[int]] | None = None,
+    ) -> None:
+        """`system` is `os`, or what stands in for it in a test; `descriptor` opens the directory, where no link may be."""
         self._path = directory / LOCK
         self._os = system
+        self._open_directory = descriptor or (lambda: opened(system, directory, ()))
         self._descriptor = -1
         self._made = False  # whether the directory is there for this lock alone
 
@@ -46,12 +54,10 @@ class WriterLock:
         self._made |= not self._path.parent.exists()
         try:
             self._make(self._path.parent)
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except (FileNotFoundError, FileExistsError) as error:
-            directory = self._path.parent
-            if os.path.lexists(directory) and not directory.is_dir():
-                number = errno.ENOTDIR if directory.exists() else errno.ENOENT  # a file, or a link to nowhere
-                raise OSError(number, os.strerror(number), str(directory)) from error
+            with self._open_directory() as directory:
+                self._descriptor = open_own(os, LOCK, directory, os.O_RDWR | os.O_CREAT, self._path)
+        except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+            _check_around(self._path.parent, error)
             return False  # the last holder removed the directory, too
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,12 +72,16 @@ class WriterLock:
             os.close(self._descriptor)
             raise
         try:
-            if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
+            if self._is_there():
                 return True
         except FileNotFoundError:
             pass
         os.close(self._descriptor)
         return False
+
+    def _is_there(self) -> bool:
+        """Whether the file under this name is the one that was locked."""
+        return os.path.samestat(self._path.lstat(), os.fstat(self._descriptor))
 
     def _make(self, directory: Path) -> None:
         """With the directories around it, as far as they are missing, and so that they survive a loss of power."""
@@ -96,8 +106,24 @@ class WriterLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            if self._is_there():
+                self._path.unlink()
         if self._made:
             with suppress(OSError):  # something was written: it stays
                 self._os.rmdir(self._path.parent)
         os.close(self._descriptor)
+
+
+def _check_around(directory: Path, cause: OSError) -> None:
+    """Raises an error that names what is no directory, if something around it is none: a file, or a link to nowhere."""
+    for place in (directory, *directory.parents):
+        if os.path.lexists(place):
+            if not place.is_dir():
+                number, why = (
+                    (errno.ENOTDIR, "is a file, not a directory")
+                    if place.exists()
+                    else (errno.ENOENT, "is a link to nowhere")
+                )
+                raise OSError(number, why, str(place)) from cause
+            return

@@ -48,6 +48,16 @@ def check_output(storage: Storage) -> None:
         raise UsageError(
             f"--out {storage.url} is not empty and not a store. Choose a directory that does not exist yet."
         )
+    _check_no_links(storage)
+
+
+def _check_no_links(storage: Storage) -> None:
+    """A link in a store leads to what is not the store's: nothing may be written or deleted there."""
+    for key in storage.links(*_PREFIXES):
+        raise UsageError(
+            f"{storage.location(key)} is a link. Nothing is written through links: what they lead to is not the store's. "
+            "Remove it, or choose another --out."
+        )
 
 
 def _is_store(storage: Storage) -> bool:
