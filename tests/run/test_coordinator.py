@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from time import time
 from typing import Any, TypeVar
@@ -532,6 +533,24 @@ class TestInputs:
         with pytest.raises(InputError, match=r"c\.jsonl was changed while it was being read.*--overwrite"):
             tokpress.build([first, second], tokenizer="bytes", out=out, reporter=change)
         assert not (out / MANIFEST).exists()
+
+    @pytest.mark.parametrize("moment", [events.Advanced, events.Stopped], ids=["while it is read", "before the seal"])
+    @pytest.mark.parametrize("limit", [None, 30], ids=["all of it", "the first of it"])
+    def test_the_only_one_that_changes_is_an_error(
+        self, tmp_path: Path, out: Path, moment: type[Event], limit: int | None
+    ) -> None:
+        """Overwritten in place by as many bytes: nothing but the file's own stamp can tell."""
+        source = write_lines(tmp_path / "b.jsonl", 200)
+        os.utime(source, (1, 1))
+
+        def change(event: Event) -> None:
+            if isinstance(event, moment):
+                source.write_bytes(source.read_bytes().replace(b"document", b"doctored"))
+
+        with pytest.raises(InputError, match=r"b\.jsonl was changed while it was being read.*--overwrite"):
+            tokpress.build(source, tokenizer="bytes", out=out, reporter=change, batch_bytes=500, limit=limit)
+        assert not (out / MANIFEST).exists()
+        assert moment is events.Stopped or not list((out / "shards").glob("*.json"))  # nothing is vouched for
 
     def test_are_stored_in_the_order_given(self, tmp_path: Path, out: Path) -> None:
         for name in "cab":

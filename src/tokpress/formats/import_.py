@@ -41,6 +41,7 @@ from tokpress.records import (
     TokenizerInfo,
     shard_name,
 )
+from tokpress.sources.files import check_unchanged
 from tokpress.storage.local import LocalStorage
 from tokpress.store import unfinished
 from tokpress.store.manifest import encode, read_manifest
@@ -86,6 +87,8 @@ def import_tokens(
         unfinished.complete(storage, files)
         _adopt(storage, found, info, progress, copy=copy)
         receipts = unfinished.read_receipts(storage)
+        for source in plan.inputs:
+            check_unchanged(source)
         frame = _frame(storage, receipts, found[0].dtype, info, eos_id, searched=format in _SEARCHED)
         parity = Parity(outcome="not-needed", engine=format, reference=format)
         run = RunFacts(imported_from=format, seconds=round(perf_counter() - began, 3), tokpress=tokpress.__version__)

@@ -129,6 +129,7 @@ class Packer:
             check_unchanged(self._inputs[index])
             reader = open_reader(self._inputs[index], index, self._read, self._batch_bytes)
             yield from reader.read(start.position if index == start.input else 0)
+            check_unchanged(self._inputs[index])
 
 
 def _first_docs(batch: TextBatch, docs: int) -> TextBatch:

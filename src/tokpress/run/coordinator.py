@@ -35,7 +35,7 @@ from tokpress.run.profiles import join_profiles
 from tokpress.run.scheduler import Scheduler
 from tokpress.run.tally import Tally
 from tokpress.run.tasks import remaining_tasks
-from tokpress.sources.files import discover
+from tokpress.sources.files import check_unchanged, discover
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
 from tokpress.store import unfinished
@@ -174,6 +174,8 @@ def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: 
         reporter.on(events.Stopped())
     if resources.profile:
         join_profiles(resources.profile)
+    for source in job.inputs:  # also one that changed after it was read: the store would be of something that is gone
+        check_unchanged(source)
     unfinished.remove_strays(storage, receipts)
     facts = tally.facts(
         workers=scheduler.count, threads=scheduler.threads, peak_bytes=cluster.peak_bytes, started=started

@@ -82,6 +82,7 @@ class Worker:
         self._profile = cProfile.Profile() if job.config.resources.profile else None
         self._settings = Settings(engine=self._reference.name, batch_bytes=1024**2, threads=1)
         self._gate: Gate | None = None
+        self._reading: Input | None = None  # an input of which a slice is read, but not to its end
         self._closing: tuple[ShardWriter, Done] | None = None  # a unit whose last shard is being synced
 
     def obey(self, order: Order, say: Say) -> None:
@@ -183,8 +184,9 @@ class Worker:
             splits=self._splitter.names,
             keep=self._job.config.read.keep,
             masks=self._job.config.template.has_mask,
+            before_receipt=self._check_reading,
         )
-        left = task.limit
+        left, self._reading = task.limit, None
         try:
             clock.start("read")
             for batch in coalesce(self._batches(task), self._settings.batch_bytes):
@@ -264,7 +266,15 @@ class Worker:
             source = self._job.inputs[piece.input]
             check_unchanged(source)
             reader = open_reader(source, piece.input, self._read, self._settings.batch_bytes, self._growing(source))
+            self._reading = source
             yield from reader.read(start, piece.stop)
+            self._check_reading()
+            self._reading = None
+
+    def _check_reading(self) -> None:
+        """Asked after a slice and before a receipt: what was read of a file that has changed is of no use."""
+        if self._reading is not None:
+            check_unchanged(self._reading)
 
     def _growing(self, source: Input) -> Growing | None:
         """Called as a record grows beyond the ordinary, before it is held whole."""

@@ -9,7 +9,7 @@ these end together: at the record with which they are full, taken together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -113,8 +113,10 @@ class ShardWriter:
         splits: Sequence[str] = (TRAIN,),
         keep: Sequence[str] = (),
         masks: bool = False,
+        before_receipt: Callable[[], None] = lambda: None,
     ) -> None:
-        """`splits` are the names for the numbers in a batch; more may come while it is written. The first is `train`."""
+        """`splits` are the names for the numbers in a batch; more may come while it is written. The first is `train`.
+        `before_receipt` raises if what was appended must not be vouched for."""
         self._storage = storage
         self._unit = unit
         self._shard_bytes = shard_bytes
@@ -122,6 +124,7 @@ class ShardWriter:
         self._splits = splits
         self._keep = keep
         self._masks = masks
+        self._before_receipt = before_receipt
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
         self._last: Future[None] | None = None
         self.receipts: list[Receipt] = []  # of all shards that were closed; of each number `train` last
@@ -171,6 +174,7 @@ class ShardWriter:
 
         Gives the receipt of `train`. Raises what went wrong with the shards before.
         """
+        self._before_receipt()
         self._shard(TRAIN)  # which speaks for the others
         others = sorted(self._open.keys() - {TRAIN})
         receipts = [self._receipt(split, (), next_place) for split in others]
