@@ -98,7 +98,7 @@ class TestLinks:
     def test_where_there_are_none_are_copies(
         self, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def refuse(source: Path, target: Path) -> None:
+        def refuse(source: Path, name: str, *, dst_dir_fd: int) -> None:
             raise OSError(errno.EPERM, "no links here")
 
         store = make_store(LENGTHS)
