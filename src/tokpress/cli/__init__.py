@@ -7,6 +7,7 @@ In: arguments. Out: text for people on standard error, results on standard outpu
     flags       flags of `build`, from the declarations of config.py
     config_file --config FILE.toml and --print-config
     show        what a build says to a terminal or a log
+    overwrite   --overwrite says what it deletes, and asks at a terminal
     monitor     the table of workers (--monitor)
     printable   text that cannot change the terminal it is shown on
 """

@@ -70,7 +70,7 @@ def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...
     metavar="FILE",
     help="Append what happens, as JSON lines (docs/events.md).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a store that is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace a store that is there already; at a terminal, asks first.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option(
@@ -105,6 +105,7 @@ def command(
         return
     from tokpress.api import build
     from tokpress.cli.monitor import MonitorReporter
+    from tokpress.cli.overwrite import confirm_overwrite
     from tokpress.cli.show import ConsoleReporter, err_console, print_summary, safe, telling
     from tokpress.store.manifest import encode
 
@@ -113,6 +114,8 @@ def command(
     if dry_run:
         _project(reporter, console, list(inputs), as_json=as_json, **options)
         return
+    if overwrite:
+        confirm_overwrite(options["out"], console)
     with telling(console, reporter, events) as told:
         store = build(list(inputs), reporter=told, overwrite=overwrite, **options)
     print_summary(console, store.summary(lengths=False))

@@ -35,7 +35,7 @@ Examples:
     help="Type of the ids, where files do not say it (dolma). Default: by vocabulary.",
 )
 @click.option("--copy", is_flag=True, help="Copy token files where a link would do.")
-@click.option("--overwrite", is_flag=True, help="Replace a store of something else.")
+@click.option("--overwrite", is_flag=True, help="Replace a store of something else; at a terminal, asks first.")
 @click.option("--json", "as_json", is_flag=True, help="Print counts as JSON on standard output.")
 def command(paths: tuple[str, ...], out: str, as_json: bool, **options: Any) -> None:
     """Adopt token files as a store, for tokpress's loader, packing, checks and exports.
@@ -45,10 +45,13 @@ def command(paths: tuple[str, ...], out: str, as_json: bool, **options: Any) -> 
     """
     import msgspec
 
+    from tokpress.cli.overwrite import confirm_overwrite
     from tokpress.cli.printable import printable
     from tokpress.cli.show import ByteProgress, err_console, plural
     from tokpress.formats.import_ import import_tokens
 
+    if options["overwrite"]:
+        confirm_overwrite(out, err_console())
     bar = ByteProgress(err_console(), "importing")
 
     def progress(done: int, total: int) -> None:

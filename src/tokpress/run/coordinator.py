@@ -91,19 +91,20 @@ def make_job(inputs: Sequence[str | os.PathLike[str]], storage: Storage, config:
     """What is to be done, after all that can be checked without reading text was checked."""
     check_options(config, [os.fspath(argument) for argument in inputs])
     unfinished.check_output(storage)
-    found = [*discover(inputs, reading(config)), *_val_inputs(inputs, config)]
+    out = storage.url
+    found = [*discover(inputs, reading(config), out=out), *_val_inputs(inputs, config, out)]
     files = load_files(config.tokenizer)
     load_template(config.template, files, None, found)  # what is wrong with it is said now
     return Job(url=storage.url, config=config, inputs=found, files=files)
 
 
-def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig) -> list[Input]:
+def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig, out: str) -> list[Input]:
     if not config.split.val_inputs:
         return []
     read = reading(config)
     both = [*inputs, *config.split.val_inputs]
-    val = discover(config.split.val_inputs, read)
-    if len(discover(both, read)) < len(discover(inputs, read)) + len(val):
+    val = discover(config.split.val_inputs, read, out=out)
+    if len(discover(both, read, out=out)) < len(discover(inputs, read, out=out)) + len(val):
         raise UsageError("a file is named as an input and with --val-inputs, too. It can be in one split only.")
     return [msgspec.structs.replace(source, split=VAL) for source in val]
 

@@ -4,6 +4,7 @@ In: paths, directories, globs or standard input. Out: `TextBatch`es of valid UTF
 document, and a `Reject` for every record that could not be used.
 
     files        which files there are, their format and compression        -> Input
+    ours         what tokpress wrote, which is no input wherever it stands
     base         the Reader protocol, and the one place that knows all readers
     opening      the one way to open an input
     fields       what of a JSON record is taken, and whether it is right

@@ -21,6 +21,7 @@ from tokpress.errors import InputError, UsageError
 from tokpress.records import STDIN, Input
 from tokpress.sources.base import FORMATS
 from tokpress.sources.compression import EXTENSIONS as COMPRESSIONS
+from tokpress.sources.ours import LeftOut, is_ours
 
 FORMAT_OF_EXTENSION = {
     ".jsonl": "jsonl",
@@ -41,13 +42,16 @@ _DATASET_DESCRIPTIONS = ("dataset_info.json", "dataset_dict.json", "state.json")
 _STREAMS = ("jsonl", "text", "lines")  # formats that may be compressed as a whole
 
 
-def discover(arguments: Sequence[str | os.PathLike[str]], config: ReadConfig) -> list[Input]:
-    """All inputs, or an error that says which argument leads to none."""
+def discover(
+    arguments: Sequence[str | os.PathLike[str]], config: ReadConfig, *, out: str | os.PathLike[str] | None = None
+) -> list[Input]:
+    """All inputs, or an error that says which argument leads to none. What tokpress wrote is none, nor what `out` has."""
     if not arguments:
         raise UsageError("no input. Name files, directories, globs, or - for standard input.")
     inputs: dict[str, Input] = {}
+    left_out = LeftOut(out)
     for argument in [os.fspath(argument) for argument in arguments]:
-        found = [_describe(path, config) for path in _expand(argument, config)]
+        found = [_describe(path, config) for path in _expand(argument, config, left_out)]
         if not found:
             raise UsageError(_nothing_found(argument, config))
         for item in found:
@@ -55,16 +59,18 @@ def discover(arguments: Sequence[str | os.PathLike[str]], config: ReadConfig) ->
     return list(inputs.values())
 
 
-def _expand(argument: str, config: ReadConfig) -> list[str]:
+def _expand(argument: str, config: ReadConfig, left_out: LeftOut) -> list[str]:
     if argument == STDIN:
         return [STDIN]
     if Path(argument).is_dir():
-        return list(_walk(Path(argument), config, frozenset(Path(argument).resolve().parents)))
+        above = frozenset(Path(argument).resolve().parents)
+        return list(_walk(Path(argument), config, above, left_out))
     if Path(argument).exists():
         return [argument]
     if glob.has_magic(argument):
         matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-        return [path for match in matches for path in _expand(match, config)]
+        texts = (match for match in matches if not left_out.match(Path(match)))
+        return [path for match in texts for path in _expand(match, config, left_out)]
     path = Path(argument)
     near = sorted(map(str, path.parent.iterdir())) if path.parent.is_dir() else []
     raise UsageError(
@@ -73,10 +79,10 @@ def _expand(argument: str, config: ReadConfig) -> list[str]:
     )
 
 
-def _walk(directory: Path, config: ReadConfig, above: frozenset[Path]) -> Iterator[str]:
+def _walk(directory: Path, config: ReadConfig, above: frozenset[Path], left_out: LeftOut) -> Iterator[str]:
     """The files of a directory that hold records, by name; hidden ones and those of other kinds are left out."""
     here = directory.resolve()
-    if here in above:  # a link to a directory that it stands in
+    if here in above or left_out.directory(directory):  # `above`: a link to a directory that it stands in
         return
     if (directory / "state.json").is_file() and (directory / "dataset_info.json").is_file():
         yield from _data_files(directory)
@@ -85,7 +91,7 @@ def _walk(directory: Path, config: ReadConfig, above: frozenset[Path]) -> Iterat
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _walk(entry, config, above | {here})
+            yield from _walk(entry, config, above | {here}, left_out)
         elif entry.name not in _DATASET_DESCRIPTIONS and (config.format or _format_and_compression(entry.name)[0]):
             yield str(entry)
 
@@ -177,6 +183,8 @@ def _format_and_compression(name: str) -> tuple[str | None, str | None]:
 
 
 def _nothing_found(argument: str, config: ReadConfig) -> str:
+    if is_ours(Path(argument)):
+        return f"{argument} was written by tokpress: there is no text in it. Name the files that it was made of."
     if Path(argument).is_dir() and next(Path(argument).iterdir(), None) is None:
         return f"{argument} is an empty directory. Check the path, or put the inputs there."
     if Path(argument).is_dir() and config.format is None:
