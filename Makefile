@@ -4,16 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NATIVE_READY := $(VENV)/.native
 COMPAT := .venv-compat
 COMPAT_READY := $(COMPAT)/.ready
 
-.PHONY: help setup demo test check compat crash attack mutate format docs bench clean
+.PHONY: help setup demo test check compat crash attack mutate format docs bench native native-exact native-fuzz clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
 	@echo "make test     all tests"
 	@echo "make check    lint, types, formatting"
 	@echo "make compat   other trainers' own readers on our exports, in an environment of their own"
+	@echo "make native   the compiled SentencePiece encoder, where there is a C++ compiler (demo and test do it, too)"
 	@echo "make crash    kills and faults, hundreds of them; half an hour"
 	@echo "make attack   every attack of the table in tests/attack, and what must come of it"
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
@@ -28,10 +30,20 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)
+# The compiled SentencePiece encoder: optional, so a machine without a compiler does without, and says so each time.
+native: $(READY)
+	@if ! command -v $(CXX) > /dev/null; then \
+		echo "native encoder: not built, there is no C++ compiler ($(CXX)); SentencePiece models are encoded without it"; \
+	else $(MAKE) --no-print-directory $(NATIVE_READY); fi
+
+$(NATIVE_READY): $(READY) $(wildcard native/src/*) native/tokpress_native/__init__.py native/CMakeLists.txt native/pyproject.toml
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./native
+	@touch $@
+
+demo: $(READY) native
 	$(BIN)/tokpress demo --out tokpress-demo
 
-test: $(READY)
+test: $(READY) native
 	$(BIN)/pytest --numprocesses auto
 
 $(COMPAT_READY): pyproject.toml constraints.txt tests/compat/requirements.txt tests/compat/peers.txt
@@ -51,7 +63,7 @@ crash: $(READY)
 attack: $(READY)
 	TOKPRESS_ATTACK_EVERYTHING=1 $(BIN)/pytest tests/attack --numprocesses auto
 
-mutate: $(READY)
+mutate: $(READY) native
 	$(BIN)/python tests/mutations/run.py
 
 check: $(READY)
@@ -69,7 +81,7 @@ docs: $(READY)
 	$(BIN)/python -m tokpress.reference > docs/options.md.new
 	mv docs/options.md.new docs/options.md
 
-bench: $(READY)
+bench: $(READY) native
 	$(BIN)/python bench/build.py
 	$(BIN)/python bench/loader.py
 	$(BIN)/python bench/supervised.py

@@ -84,11 +84,13 @@ NB_MODULE(_native, m) {
            nb::arg("starts") = false)
       .def("encode", &encode_texts, nb::arg("texts"), nb::kw_only(), nb::arg("threads") = 1, nb::arg("starts") = false)
       .def_prop_ro("vocab_size", [](const Tokenizer& self) { return self.encoder().model().pieces.size(); })
-      .def("piece",
-           [](const Tokenizer& self, size_t id) {
-             const auto& pieces = self.encoder().model().pieces;
-             if (id >= pieces.size()) throw nb::index_error("an id outside the vocabulary");
-             return pieces[id].text;
-           })
+      .def(
+          "piece",
+          [](const Tokenizer& self, size_t token) {
+            const auto& pieces = self.encoder().model().pieces;
+            if (token >= pieces.size()) throw nb::index_error("an id outside the vocabulary");
+            return pieces[token].text;
+          },
+          nb::arg("token"))
       .def_prop_ro("worker_bytes", [](const Tokenizer&) { return Cache().bytes(); });
 }

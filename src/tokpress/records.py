@@ -136,6 +136,10 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     refused: dict[str, str] | msgspec.UnsetType = msgspec.UNSET  # fast engines that are not used, as tried, and why
 
+    reference_version: str | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # of the library that defines the ids, if they depend on it
+
     @property
     def refusals(self) -> dict[str, str]:
         return {} if self.refused is msgspec.UNSET else self.refused

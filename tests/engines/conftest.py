@@ -29,6 +29,13 @@ def cl100k_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines that SentencePiece models had before."""
+    specs = tuple(spec for spec in table.all_engines() if spec.name != "native")
+    monkeypatch.setattr(table, "all_engines", lambda: specs)
+
+
+@pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Installs a package that declares these of the engines above; or what another source has under these names."""
 

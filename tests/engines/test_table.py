@@ -18,7 +18,7 @@ from .plugins import Install
 
 class TestOurs:
     def test_names(self) -> None:
-        assert engine_names() == ["auto", "gigatoken", "huggingface", "sentencepiece", "tiktoken", "bytes"]
+        assert engine_names() == ["auto", "gigatoken", "native", "huggingface", "sentencepiece", "tiktoken", "bytes"]
 
     @pytest.mark.parametrize("name", ["cl100k", "mistral-v1-real", "gpt2-ranks", "bytes"])
     def test_each_kind_has_one_reference_of_its_name(self, name: str) -> None:

@@ -70,7 +70,7 @@ def test_which_engine_is_loaded() -> None:
     assert loaded("cl100k", engine="huggingface").__name__ == "HuggingFaceEngine"
     assert loaded("wordpiece").__name__ == "HuggingFaceEngine"
     assert loaded("mistral-v7-real") is ProvedEngine
-    assert loaded("sp-unigram-fallback-prefix-identity").__name__ == "SentencePieceEngine"
+    assert loaded("sp-unigram-fallback-prefix-identity", engine="sentencepiece").__name__ == "SentencePieceEngine"
 
 
 def test_what_is_not_worth_a_call_stays_with_the_reference() -> None:

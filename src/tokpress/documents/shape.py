@@ -43,10 +43,14 @@ class Shaper:
         self._drop_empty = config.read.drop_empty
         self._keep = config.read.keep
         self._frame = frame
-        self._reference = reference
+        self._speller = reference
         self._template = load_template(config.template, files, reference.info, inputs)
         self._starts: TokenStarts | None = None  # made when a mask is
         self.memory_per_byte = _MASK_COST if config.template.has_mask else 0
+
+    def spell_with(self, engine: Speller) -> None:
+        """Who says from now on where tokens start: the engine that encodes, which may know it sooner than its reference."""
+        self._speller, self._starts = engine, None
 
     def render(self, batch: TextBatch, max_bytes: int) -> Rendered:
         """The first documents of a batch as the text that is encoded; with them the batch's rejects among them."""
@@ -89,7 +93,7 @@ class Shaper:
         return self._fit(docs, batch)
 
     def _mask(self, batch: TextBatch, spans: Spans, tokens: TokenBatch, framed: TokenBatch) -> Mask:
-        self._starts = self._starts or TokenStarts(self._reference)
+        self._starts = self._starts or TokenStarts(self._speller)
         of_tokens = self._starts.find(batch.text, tokens)
         offsets = string_buffers(batch.text)[0]
         doc = np.repeat(np.arange(len(batch)), np.diff(spans.ends, prepend=0))  # of each span

@@ -3,7 +3,7 @@
 In: text and its ids. Out: the byte at which each token starts. The bytes of the vocabulary's tokens, end to end, are
 compared with those of the text: where they are the same, and that is every document of a byte-level tokenizer, the sum of
 their lengths says it, for a whole batch at once. The others (a normaliser, a space put before the text) are encoded once
-more by the reference, which says where each token comes from.
+more by the engine, or its reference, which says where each token comes from.
 """
 
 from __future__ import annotations
@@ -47,21 +47,26 @@ class TokenStarts:
         if np.array_equal(ends, text_ends) and np.array_equal(spelled[: bounds[-1]], data[offsets[0] : offsets[-1]]):
             return bounds[:-1]
         starts: Int64s = bounds[:-1].copy()
+        others: list[int] = []  # documents that are spelled otherwise
         begin = text_begin = first = 0
-        for i in range(len(text)):  # one by one, but only where a document of the batch is spelled otherwise
+        for i in range(len(text)):
             end, text_end, last = int(ends[i]), int(text_ends[i]), int(tokens.ends[i])
             if np.array_equal(spelled[begin:end], data[offsets[i] : offsets[i + 1]]):
                 starts[first:last] += text_begin - begin
             else:
-                starts[first:last] = text_begin + self._from_reference(text[i : i + 1], last - first)
+                others.append(i)
             begin, text_begin, first = end, text_end, last
+        if others:
+            for i, found in zip(others, self._engine.token_starts(text.take(pa.array(others))), strict=True):
+                first, last = (int(tokens.ends[i - 1]) if i else 0), int(tokens.ends[i])
+                starts[first:last] = (text_ends[i - 1] if i else 0) + self._checked(found, last - first, text[i])
         return starts
 
-    def _from_reference(self, text: pa.LargeStringArray, count: int) -> Int64s:
-        [starts] = self._engine.token_starts(text)
+    def _checked(self, starts: Sequence[int], count: int, document: pa.LargeStringScalar) -> Int64s:
         if len(starts) != count:
+            shown = document.as_py()[:200]
             raise ParityError(
-                f"{self._engine.name} and its reference make {count} and {len(starts)} tokens of {text[0].as_py()[:200]!r}: "
+                f"{self._engine.name} and its reference make {count} and {len(starts)} tokens of {shown!r}: "
                 "no mask can be made of it. Build with the reference: --engine huggingface, sentencepiece or tiktoken"
             )
         return np.maximum.accumulate(np.asarray(starts, np.int64))  # a normaliser may move marks

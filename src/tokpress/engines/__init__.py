@@ -8,6 +8,7 @@ In: an Arrow array of documents. Out: one flat array of ids and the end of each 
     choice         the engine of a run: a fast one that is proved equal, else the reference
     huggingface, sentencepiece, tiktoken, bytes     the references: the libraries that define what is right
     fast           a fast engine, and the reference for documents of which it is not sure
+    native         our own for SentencePiece models, BPE and unigram
     gigatoken      one that is fast; gigatoken_pieces for SentencePiece BPE models
     model_proto    a SentencePiece model, read from its bytes
     bpe_pieces     its pieces as a list of merges, and the proof that it is the same

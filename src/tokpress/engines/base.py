@@ -26,6 +26,7 @@ class Engine(Protocol):
 
     name: str
     info: TokenizerInfo
+    version: str = ""  # of the library, where ids depend on it: SentencePiece's do
     memory_per_byte: int = 140  # held, at the worst, to encode a byte of text: measured on one long document
     least_bytes: int = 0  # of text that are worth a call, if it is a fast one: its reference is sooner done with less
 

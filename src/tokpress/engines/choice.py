@@ -15,7 +15,7 @@ from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine
 from tokpress.engines.load import fast_engine
 from tokpress.engines.parity import ALL, check_parity
-from tokpress.engines.table import AUTO, fast_for, reference_for
+from tokpress.engines.table import AUTO, fast_for, missing_for, reference_for
 from tokpress.errors import ParityError, TokenizerError
 from tokpress.records import Parity, TokenizerFiles
 
@@ -35,6 +35,7 @@ def choose_engine(
         )
     tried: list[Parity] = []
     refused: dict[str, str] = {}
+    missing = missing_for(files.kind, asked)
     for spec in candidates:
         try:
             fast = fast_engine(spec.name, files, config.special_tokens, reference)
@@ -45,7 +46,7 @@ def choose_engine(
         else:
             parity = check_parity(fast, reference, sample, part)
             if parity.outcome == "equal":
-                return fast, msgspec.structs.replace(parity, refused=refused or msgspec.UNSET)
+                return fast, _recorded(parity, missing | refused, reference)
             if asked == spec.name:
                 raise ParityError(
                     f"{asked} and {reference.name} encode this tokenizer differently: {parity.reason}. "
@@ -54,7 +55,15 @@ def choose_engine(
         tried.append(parity)
         refused[spec.name] = parity.reason
     none = Parity(outcome="not-needed", engine=reference.name, reference=reference.name)
-    return reference, msgspec.structs.replace(tried[0] if tried else none, refused=refused or msgspec.UNSET)
+    parity = tried[0] if tried else none
+    # Where one differs, those that are named are said to differ.
+    return reference, _recorded(parity, refused if parity.outcome == "different" else missing | refused, reference)
+
+
+def _recorded(parity: Parity, refused: dict[str, str], reference: Engine) -> Parity:
+    return msgspec.structs.replace(
+        parity, refused=refused or msgspec.UNSET, reference_version=reference.version or msgspec.UNSET
+    )
 
 
 def engine_named(name: str, files: TokenizerFiles, config: TokenizerConfig, reference: Engine) -> Engine:

@@ -33,6 +33,10 @@ class FastEncoder(Protocol):
         """Indices, ascending, of the documents that it leaves to its reference, which may encode them differently."""
         ...
 
+    def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]] | None:  # noqa: ARG002 - this one cannot say
+        """As an Engine does it; None if it leaves that to its reference."""
+        return None
+
 
 class FastEngine(Engine):
     def __init__(self, name: str, encoder: FastEncoder, reference: Engine) -> None:
@@ -74,4 +78,5 @@ class FastEngine(Engine):
         return self._reference.token_bytes(token)
 
     def token_starts(self, text: pa.LargeStringArray) -> list[Sequence[int]]:
-        return self._reference.token_starts(text)
+        found = self.encoder.token_starts(text)
+        return self._reference.token_starts(text) if found is None else found

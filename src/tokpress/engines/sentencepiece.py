@@ -32,6 +32,7 @@ _FEW = 64  # documents: then a call for each is the faster way, as a call for a 
 
 class SentencePieceEngine(StringEngine):
     name = "sentencepiece"
+    version: str = sentencepiece.__version__
     memory_per_byte = 50
     releases_lock = _SINCE_0_2_2
 

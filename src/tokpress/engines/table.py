@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from tokpress.errors import TokenizerError
@@ -27,8 +28,19 @@ class EngineSpec:
     role: Literal["reference", "fast"]  # what defines the ids; or what is used where it is proved equal to that
     make: str  # "module:name"; called with files and policy it returns an Engine or, if it is fast, a FastEncoder
     rank: int = 0  # of fast ones: the lowest is tried first
+    needs: str = ""  # a module of a package that may be missing: then the engine is passed over
+    extra: str = ""  # of tokpress, which brings that package
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be used here, if its package is not installed."""
+        if not self.needs or find_spec(self.needs) is not None:
+            return ""
+        return f"{self.needs} is not installed. Run: pip install 'tokpress[{self.extra}]'"
 
     def load(self) -> Callable[..., Any]:
+        if self.missing:
+            raise TokenizerError(f"the engine {self.name} cannot be used: {self.missing}")
         module, _, name = self.make.partition(":")
         try:
             maker: Callable[..., Any] = getattr(import_module(module), name)
@@ -43,6 +55,15 @@ _OURS = (
         kinds=("huggingface", "sentencepiece", "tiktoken"),
         role="fast",
         make="tokpress.engines.gigatoken:load",
+        rank=1,
+    ),
+    EngineSpec(
+        name="native",
+        kinds=("sentencepiece",),
+        role="fast",
+        make="tokpress.engines.native:load",
+        needs="tokpress_native",
+        extra="native",
     ),
     EngineSpec(
         name="huggingface",
@@ -92,8 +113,16 @@ def reference_for(kind: str) -> EngineSpec:
 
 
 def fast_for(kind: str, asked: str = AUTO) -> list[EngineSpec]:
-    """Fast engines for such a tokenizer, in the order in which they are tried: all, or the one that is asked for."""
-    found = [
-        spec for spec in all_engines() if spec.role == "fast" and kind in spec.kinds and asked in (AUTO, spec.name)
-    ]
+    """Fast engines for such a tokenizer, in the order in which they are tried: all that are installed, or the one that is
+    asked for."""
+    found = [spec for spec in _fast(kind) if spec.name == asked or (asked == AUTO and not spec.missing)]
     return sorted(found, key=lambda spec: spec.rank)
+
+
+def missing_for(kind: str, asked: str = AUTO) -> dict[str, str]:
+    """Fast engines that would be tried if they were installed, and what to run."""
+    return {spec.name: spec.missing for spec in _fast(kind) if asked == AUTO and spec.missing}
+
+
+def _fast(kind: str) -> list[EngineSpec]:
+    return [spec for spec in all_engines() if spec.role == "fast" and kind in spec.kinds]

@@ -90,6 +90,7 @@ class Proved(BaseEvent, frozen=True, kw_only=True):
     difference: Difference | None = None
     detail: str = ""
     refusals: dict[str, str] = {}  # fast engines that are not used, and why
+    reference_version: str | msgspec.UnsetType = msgspec.UNSET  # of its library, if ids depend on it
 
     @classmethod
     def of(cls, parity: Parity) -> Proved:

@@ -152,6 +152,7 @@ class Worker:
         if self._engine.name != settings.engine:
             self._engine = engine_named(settings.engine, self._job.files, config.tokenizer, self._reference)
         self._gate = Gate(settings.room, self._lock) if settings.room else None
+        self._shaper.spell_with(self._engine)
         audited = self._engine is not self._reference and config.check.audit_rate > 0
         self._auditor = Auditor(self._engine, self._reference, config.check.audit_rate) if audited else None
 
