@@ -20,6 +20,7 @@ RecordKind = Literal["text", "json", "record"]
 LossChoice = Literal["all", "assistant", "last"]
 OverlongChoice = Literal["truncate", "drop", "split"]
 BadRecordChoice = Literal["skip", "stop"]
+ReceiptChoice = Literal["none", "sampled", "all"]
 PinChoice = Literal["none", "cores", "numa"]
 
 _UNITS = {"TiB": 2**40, "TB": 10**12, "GiB": 2**30, "GB": 10**9, "MiB": 2**20, "MB": 10**6, "KiB": 2**10, "kB": 10**3}
@@ -242,6 +243,15 @@ class CheckConfig(msgspec.Struct, frozen=True, kw_only=True):
     on_bad_record: Annotated[
         BadRecordChoice, Option("skip: into rejects/, up to --max-rejects; stop: at the first one.", "no", live=True)
     ] = "skip"
+
+    check_receipts: Annotated[
+        ReceiptChoice,
+        Option(
+            "Going on with a store, compare checksums of what is finished: sampled is all up to 1 GB, and so much of "
+            "more. Sizes are always compared.",
+            "no",
+        ),
+    ] = "sampled"
 
     @property
     def most_rejects(self) -> str:

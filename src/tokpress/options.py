@@ -21,6 +21,7 @@ from tokpress.config import (
     LossChoice,
     OverlongChoice,
     PinChoice,
+    ReceiptChoice,
     parse_size,
 )
 from tokpress.declare import Declared, declared, sections
@@ -76,6 +77,7 @@ class BuildOptions(LiveOptions, total=False):
     val_inputs: PathLike | Sequence[PathLike]
     split_key: str | None
     split_seed: int
+    check_receipts: ReceiptChoice
     workers: int | None
     memory: int | str | None
     batch_bytes: int | str | None

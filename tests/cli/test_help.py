@@ -28,7 +28,7 @@ FLAGS = {
         "INPUTS",
         *("--tokenizer", "--out", *READING, *SUPERVISED, "--engine", "--special-tokens"),
         *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
-        *("--audit-rate", "--max-rejects", "--on-bad-record"),
+        *("--audit-rate", "--max-rejects", "--on-bad-record", "--check-receipts"),
         *("--workers", "--memory", "--doc-timeout", "--pin", "--profile"),
         *("--drop-empty", "--no-drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
         *("--dry-run", "--monitor", "--events", "--overwrite", "--json", "--quiet", "--config", "--print-config"),

@@ -143,6 +143,10 @@ class ConsoleReporter:
             case events.Resuming(units=units, units_left=left, docs=docs):
                 done = f"{units - left:,} of {plural(units, 'unit')} and {plural(docs, 'document')} are done already"
                 self._line("resuming", f"{done}, {plural(left, 'unit')} left")
+            case events.ShardsLost(shards=shards):
+                some = ", ".join(shards[:3]) + (" ..." if len(shards) > 3 else "")
+                what = f"{plural(len(shards), 'finished shard')} are gone or changed, and written again"
+                self._line("lost", f"[yellow]{what}[/]: {safe(some)}")
             case events.FewerWorkers(workers=workers, why=why):
                 need = why.partition(". ")[0]
                 self._line("memory", f"{safe(need)}: going on with {plural(workers, 'worker')}")

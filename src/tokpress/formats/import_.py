@@ -46,6 +46,7 @@ from tokpress.storage.local import LocalStorage
 from tokpress.store import unfinished
 from tokpress.store.manifest import encode, read_manifest
 from tokpress.store.reader import Store
+from tokpress.store.recheck import fitting
 from tokpress.store.seal import seal_store
 from tokpress.threads import thread_pool
 
@@ -144,7 +145,7 @@ def _adopt(
 ) -> None:
     """A shard for every file that has none, by threads: the work is reading and hashing memory."""
     total = sum(file.tokens * file.dtype.itemsize for file in found)
-    done = {unit for unit, receipts in unfinished.read_receipts(storage).items() if receipts}
+    done, _ = fitting(storage, unfinished.read_receipts(storage), "sampled")
 
     def adopt(unit: int) -> int:
         file = found[unit]

@@ -41,6 +41,7 @@ from tokpress.storage.base import Storage
 from tokpress.store import unfinished
 from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
+from tokpress.store.recheck import fitting
 from tokpress.store.seal import seal_store
 
 SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
@@ -129,7 +130,9 @@ def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: 
         unfinished.begin(storage, plan, job.files)
     unfinished.check_same_plan(storage, plan)
     unfinished.complete(storage, job.files)
-    receipts = unfinished.read_receipts(storage)
+    receipts, lost = fitting(storage, unfinished.read_receipts(storage), config.check.check_receipts)
+    if lost:
+        reporter.on(events.ShardsLost(shards=lost))
     sizes = _unit_bytes(plan)
     tasks = sorted(remaining_tasks(plan, receipts), key=lambda task: -sizes[task.unit])
     tally.resumed(receipt for unit in receipts.values() for receipt in unit)

@@ -121,6 +121,12 @@ class Resuming(BaseEvent, frozen=True, kw_only=True):
     docs: int  # that are stored already
 
 
+class ShardsLost(BaseEvent, frozen=True, kw_only=True):
+    """Files of shards that an earlier run finished are gone or changed: they are written again."""
+
+    shards: list[str]
+
+
 class Started(BaseEvent, frozen=True, kw_only=True):
     """Encoding begins."""
 
@@ -235,6 +241,7 @@ Event = (
     | FirstDocument
     | AlreadyFinished
     | Resuming
+    | ShardsLost
     | Started
     | FewerWorkers
     | Advanced

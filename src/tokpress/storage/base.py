@@ -156,6 +156,11 @@ class Storage(ABC):
             raise FileNotFoundError(2, "there is no such file", self.location(key))
         return found.size
 
+    def list_stats(self, prefix: str = "") -> Sequence[tuple[str, Stat]]:
+        """As `list`, with what `stat` would say of each."""
+        found = ((key, self.stat(key)) for key in self.list(prefix))
+        return [(key, stat) for key, stat in found if stat is not None]
+
     def read(self, key: str) -> bytes:
         with self.open(key) as file:
             data: bytes = file.read()

@@ -4,6 +4,7 @@ In: `TokenBatch`es with positions. Out: a directory that anyone can map into mem
 
     manifest   the records on disk: receipts, manifest, plan; canonical JSON with checksums
     unfinished a store that is being written: may it be, and what of it is done?
+    recheck    receipts of an earlier run -> those whose files are still as they say
     writer     batches -> shards and their receipts
     shard      a shard's files, mapped when they are needed: sizes and document ends checked
     open_shards  those that a process has open, which are not too many

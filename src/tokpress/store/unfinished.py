@@ -32,7 +32,7 @@ from tokpress.records import (
 )
 from tokpress.storage.base import Storage
 from tokpress.storage.lock import LOCK
-from tokpress.store.manifest import encode, find_record, read_record
+from tokpress.store.manifest import encode, find_record
 
 _SHOWN_DIFFERENCES = 10
 _PREFIXES = ("", SHARDS, REJECTS, TOKENIZER)
@@ -161,8 +161,9 @@ def complete(storage: Storage, files: TokenizerFiles) -> None:
 def read_receipts(storage: Storage) -> Receipts:
     found: defaultdict[int, dict[tuple[str, int], Receipt]] = defaultdict(dict)
     for key in _receipt_keys(storage):
-        receipt = read_record(storage, key, Receipt)
-        found[receipt.unit][receipt.split, receipt.number] = receipt
+        receipt = _find_receipt(storage, key)
+        if receipt is not None:
+            found[receipt.unit][receipt.split, receipt.number] = receipt
     receipts = {unit: _in_order(numbered) for unit, numbered in sorted(found.items())}
     return {unit: known for unit, known in receipts.items() if known}
 
@@ -171,13 +172,20 @@ def unit_receipts(storage: Storage, unit: int) -> list[Receipt]:
     """The receipts of one unit, in order. Looks for their names: to list a store of 100,000 shards takes its time."""
     found: dict[tuple[str, int], Receipt] = {}
     number = 0
-    while storage.exists(key := f"{SHARDS}/{shard_name(TRAIN, unit, number)}.json"):
-        found[TRAIN, number] = read_record(storage, key, Receipt)
-        for split in found[TRAIN, number].beside:
-            beside = f"{SHARDS}/{shard_name(split, unit, number)}.json"
-            found[split, number] = read_record(storage, beside, Receipt)
+    while (last := _find_receipt(storage, f"{SHARDS}/{shard_name(TRAIN, unit, number)}.json")) is not None:
+        found[TRAIN, number] = last
+        for split in last.beside:
+            beside = _find_receipt(storage, f"{SHARDS}/{shard_name(split, unit, number)}.json")
+            if beside is not None:
+                found[split, number] = beside
         number += 1
     return _in_order(found)
+
+
+def _find_receipt(storage: Storage, key: str) -> Receipt | None:
+    """One that cannot be read, or speaks for another shard, is as good as none: what it stood for is written again."""
+    receipt = find_record(storage, key, Receipt)
+    return receipt if receipt is not None and receipt.path("json") == key else None
 
 
 def _in_order(found: dict[tuple[str, int], Receipt]) -> list[Receipt]:
