@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import tokpress
+from tokpress.run import coordinator
 from tokpress.storage.local import LocalStorage
 
 settings.register_profile("tokpress", deadline=None)  # no test is about how long something takes
@@ -19,6 +20,10 @@ settings.load_profile("tokpress")
 
 # A shell ignores SIGINT for what it starts in the background, and so would the commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Thousands of tiny stores are built here: a process for each would take minutes. What runs in a process of its own, as the
+# command line does, has its workers in processes.
+coordinator.INSIDE_BYTES = coordinator.SMALL_BYTES
 
 HARD_TEXTS = [
     "",

@@ -3,6 +3,7 @@
     TokpressError            exit 1   anything below; catch this one
     ├── UsageError           exit 2   the call itself is wrong: an option, a path, a combination
     │   └── TokenizerError   exit 2   the tokenizer cannot be loaded, or cannot do what was asked of it
+    │       └── CannotEncode exit 2   it has no ids for a text
     ├── InputError           exit 1   an input cannot be read at all (a bad *record* is a reject, not an error)
     ├── ParityError          exit 1   the fast engine and the reference disagree
     ├── IdRangeError         exit 1   an engine returned an id outside the tokenizer's vocabulary
@@ -26,6 +27,10 @@ class UsageError(TokpressError):
 
 class TokenizerError(UsageError):
     pass
+
+
+class CannotEncode(TokenizerError):  # noqa: N818 - reads as what happened
+    """Of a document in a build it is no error but a reject."""
 
 
 class InputError(TokpressError):

@@ -12,12 +12,14 @@ import sys
 from collections.abc import Sequence
 
 
-def start_python(module: str, *arguments: int, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    """Its output and errors are this process's; it has no input."""
+def start_python(
+    module: str, *arguments: int, descriptors: Sequence[int], reads_input: bool = False
+) -> subprocess.Popen[bytes]:
+    """Its output and errors are this process's; it has no input, unless it is to read this process's."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, *map(str, arguments)],
         pass_fds=descriptors,
-        stdin=subprocess.DEVNULL,
+        stdin=None if reads_input else subprocess.DEVNULL,
         # NumPy's OpenBLAS starts threads that nobody here has work for, and they wait by spinning.
         env={"OPENBLAS_NUM_THREADS": "1"}
         | os.environ

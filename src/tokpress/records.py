@@ -58,6 +58,7 @@ OVERLONG = "overlong"  # more tokens than --max-length, with --overlong drop
 EMPTY_LOSS = "empty-loss"  # nothing of it is in the loss, without --keep-empty-loss
 BAD_CHAT = "bad-chat"  # the messages are no list of objects, or the chat template refuses them
 BAD_TEMPLATE = "template-failed"  # --template cannot be rendered for it
+CANNOT_ENCODE = "cannot-encode"  # the tokenizer has no ids for it
 TEMPLATE_LIMIT = "template-limit"  # the template takes too many steps or writes too much for it
 BAD_SPLIT = "bad-split"  # what stands in --split-field names no split
 

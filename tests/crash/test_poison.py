@@ -3,44 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 import tokpress
 from crash.building import finish, start
+from crash.poison import poisoned
 
-# A tokenizer that dies of certain documents: loaded into every process of the build, ahead of all else.
-POISONED = """
-import importlib.machinery, os, signal, sys, time
-
-def poison(module):
-    encode = module.BytesEngine.encode
-    def poisoned(self, text, *, threads=1):
-        joined = "".join(text.to_pylist())
-        if "!!segfault" in joined: os.kill(os.getpid(), signal.SIGSEGV)
-        if "!!abort" in joined: os.abort()
-        if "!!exit" in joined: os._exit(3)
-        if "!!hang" in joined: time.sleep(3600)
-        if "!!memory" in joined:
-            held = []
-            while True: held.append(b"x" * 50_000_000)
-        return encode(self, text, threads=threads)
-    module.BytesEngine.encode = poisoned
-
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name != "tokpress.engines.bytes":
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        execute = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (execute(module), poison(module))
-        return spec
-
-sys.meta_path.insert(0, Finder)
-"""
 KINDS = {
     "segfault": "crashed-tokenizer",
     "abort": "crashed-tokenizer",
@@ -64,12 +34,9 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.timeout(1800)  # it takes a minute, and several on a busy machine
 def test_twenty_poisonous_documents_among_a_hundred_thousand(corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(POISONED)
-    python_path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     out = tmp_path / "store"
     options = ["--workers", "2", "--doc-timeout", "10", "--memory", "1.2GB", "--unit-size", "600kB"]
-    code, errors = finish(start([corpus], out, *options, PYTHONPATH=python_path), 1700)
+    code, errors = finish(start([corpus], out, *options, **poisoned(tmp_path)), 1700)
     assert code == 0, errors
     store = tokpress.open(out)
     assert store.verify().ok

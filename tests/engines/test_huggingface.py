@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
+from conftest import write_jsonl
 
+import tokpress
 from tokpress.batches import large_strings
 from tokpress.engines.huggingface import HuggingFaceEngine
-from tokpress.errors import TokenizerError
+from tokpress.errors import CannotEncode, TokenizerError
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
 from . import samples
@@ -192,3 +196,50 @@ def test_the_users_own_tokenizers_keep_their_threads(
     assert (one.ids.tolist(), one.ends.tolist()) == (two.ids.tolist(), two.ends.tolist())
     tokenizer.token_starts(texts)
     assert os.environ.get("TOKENIZERS_PARALLELISM") == set_by_the_user
+
+
+class TestAbsurdIds:
+    """Engines make tables as long as the highest id."""
+
+    @pytest.mark.parametrize("i", [2**24, 2**31, 2**32 - 1, 10**15])
+    def test_are_refused_before_any_engine_sees_them(self, i: int) -> None:
+        tokenizer = samples.byte_level()
+        tokenizer["model"]["vocab"]["absurd"] = i
+        with pytest.raises(TokenizerError, match=rf"gives 'absurd' the id {i:,}, and no vocabulary has so many"):
+            engine(tokenizer)
+
+    def test_of_added_tokens_too(self) -> None:
+        tokenizer = samples.byte_level()
+        tokenizer["added_tokens"] = [{"id": 4294967295, "content": "<x>", "special": True}]
+        with pytest.raises(TokenizerError, match="gives '<x>' the id 4,294,967,295"):
+            engine(tokenizer)
+
+    def test_a_long_number_elsewhere_is_none(self) -> None:
+        tokenizer = samples.byte_level()
+        tokenizer["model"]["vocab"]["a: 4294967295"] = len(tokenizer["model"]["vocab"])
+        assert ids(engine(tokenizer), "a") == ids(engine(samples.byte_level()), "a")
+
+
+class TestNoIds:
+    """A word model without an unknown token has no ids for other words: an error with a name, and a reject in a build."""
+
+    @pytest.fixture
+    def words(self, tmp_path: Path) -> Path:
+        model = tokenizers.models.WordLevel({"known": 0, "words": 1})
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+        return tmp_path / "tokenizer.json"
+
+    def test_is_an_error_of_ours(self, words: Path) -> None:
+        made = HuggingFaceEngine(TokenizerFiles("huggingface", {"tokenizer.json": words.read_bytes()}), "text")
+        assert ids(made, "known words") == [0, 1]
+        with pytest.raises(CannotEncode, match=r"huggingface cannot encode this text: .*UNK"):
+            ids(made, "others")
+
+    def test_is_a_reject_in_a_build(self, words: Path, tmp_path: Path) -> None:
+        source = write_jsonl(tmp_path / "a.jsonl", ["others", "known words", "what is this", "words"])
+        store = tokpress.build(source, tokenizer=words, out=tmp_path / "store", max_rejects="100%", eos=False)
+        assert [store.doc(i).tolist() for i in range(len(store))] == [[0, 1], [1]]
+        assert store.manifest.rejects == {"cannot-encode": 2}
+        assert store.verify().ok

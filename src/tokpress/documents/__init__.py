@@ -10,6 +10,7 @@ that the loss is computed on (`Rendered`), and, once there are ids, documents as
     chat               messages, rendered with the tokenizer's chat template as `transformers` renders it
     jinja              anything else: --template FILE, with {% loss %} around what is in the loss
     sandbox            what the last two share: Jinja2 without a way out, with bounds that do not depend on the machine
+    spending           what a template may spend on a record, and what it may write
     growth             how much a filter may make of little
     shape              template, frame, loss mask, length: batches and their ids -> documents
     frame              BOS, EOS, range check, narrow dtype

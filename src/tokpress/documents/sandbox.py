@@ -17,6 +17,7 @@ from typing import Any
 
 import jinja2
 from jinja2 import nodes
+from jinja2.compiler import CodeGenerator
 from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import make_attrgetter
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -24,40 +25,19 @@ from jinja2.visitor import NodeTransformer
 
 from tokpress.documents.base import BadRecord, Text
 from tokpress.documents.growth import GROWTH, numbers, widths
+from tokpress.documents.spending import Limit, Spending
 from tokpress.errors import UsageError
 from tokpress.records import TEMPLATE_LIMIT
 
-MAX_STEPS = 100_000  # that a template may take for a record, and
-STEPS_PER_CHAR = 10  # for each character of it
-MAX_CHARS = 1024**2  # that it may write for a record, and
-CHARS_PER_CHAR = 64  # for each character of it
-_COUNTED, _BOUNDED = "_counted", "_bounded"  # filters that no template can name: a name there has no underscore first
-
-
-class _Limit(Exception):  # noqa: N818 - a reject, no error
-    pass
-
-
-class Spending:
-    """What a rendering has used up, and where its blocks are."""
-
-    def __init__(self) -> None:
-        self.begin(0)
-
-    def begin(self, record_chars: int) -> None:
-        self.steps_left = MAX_STEPS + STEPS_PER_CHAR * record_chars
-        self.max_chars = MAX_CHARS + CHARS_PER_CHAR * record_chars
-        self.written = 0
-        self.spans: list[tuple[int, int]] = []
-
-    def step(self) -> None:
-        self.steps_left -= 1
-        if self.steps_left < 0:
-            raise _Limit("the template takes too many steps for this record: does it loop without end?")
-
-    def check_size(self, chars: int) -> None:
-        if chars > self.max_chars:
-            raise _Limit(f"the template makes more than {self.max_chars:,} characters of this record")
+_COUNTED, _BOUNDED, _WRITTEN = "(counted)", "(bounded)", "(written)"  # filters that no template can name
+# Filters that make text of whatever they are given.
+_TO_TEXT = (
+    *("capitalize", "center", "e", "escape", "forceescape", "format", "indent", "lower", "pprint", "replace", "safe"),
+    *("string", "striptags", "title", "tojson", "trim", "truncate", "upper", "urlencode", "urlize", "wordcount"),
+    *("wordwrap", "xmlattr"),
+)
+# What gives something else each time.
+_RANDOM_FILTERS, _RANDOM_NAMES = ("random",), ("lipsum",)
 
 
 class _Blocks(Extension):
@@ -93,25 +73,63 @@ class _Guarded(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return nodes.Filter(node, _BOUNDED, [], [], None, None, lineno=node.lineno)
+        line = node.lineno
+        node.nodes = [nodes.Filter(part, _WRITTEN, [], [], None, None, lineno=line) for part in node.nodes]
+        return nodes.Filter(node, _BOUNDED, [], [], None, None, lineno=line)
+
+
+class _Unfolded(CodeGenerator):
+    """Nothing of a template is worked out while it is compiled: there are no bounds then, and nobody watches."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Any, finalize: Any) -> str:
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
 
 
 class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(["+", "*", "**", "%"])
+    code_generator_class = _Unfolded
 
     def __init__(self, spending: Spending, block: type[_Blocks]) -> None:
-        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[block, loopcontrols])
+        written = spending.check_text
+        super().__init__(
+            trim_blocks=True, lstrip_blocks=True, extensions=[block, loopcontrols], optimized=False, finalize=written
+        )
         self.spending = spending
-        self.filters |= {_COUNTED: self._counted, _BOUNDED: self._bounded, "tojson": self._tojson}
+        for name in _RANDOM_FILTERS:
+            del self.filters[name]
+        for name in _RANDOM_NAMES:
+            del self.globals[name]
+        self.filters |= {_COUNTED: self._counted, _BOUNDED: self._bounded, _WRITTEN: written, "tojson": self._tojson}
         self.filters |= {name: self._limited(self.filters[name], growth) for name, growth in GROWTH.items()}
         self.filters |= {
             "join": self._limited_join(self.filters["join"]),
             "sum": self._limited_sum(self.filters["sum"]),
         }
+        self.filters |= {name: self._of_text(self.filters[name]) for name in _TO_TEXT}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree: nodes.Template = _Guarded().visit(super()._parse(source, name, filename))
         return tree
+
+    def call_filter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """What `map` and the like are given a name for."""
+        if name in (_COUNTED, _BOUNDED, _WRITTEN):
+            raise jinja2.TemplateRuntimeError(f"No filter named {name!r}.")
+        self.spending.step()
+        return super().call_filter(name, *args, **kwargs)
+
+    def _of_text(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter that makes text of its arguments, only of those that have one."""
+
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            for value in (*args[own:], *kwargs.values()):
+                self.spending.check_text(value)
+            return function(*args, **kwargs)
+
+        own = int(hasattr(function, "jinja_pass_arg"))
+        return update_wrapper(checked, function)
 
     def _counted(self, items: Iterable[Any]) -> Iterable[Any]:
         if isinstance(items, jinja2.Undefined):
@@ -134,22 +152,27 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _limited_join(self, join: Callable[..., Any]) -> Callable[..., Any]:
         def limited(own: Any, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> Any:
-            return join(own, self._added_up(value, attribute, len(str(d))), d)
+            return join(own, self._added_up(value, attribute, len(str(d)), as_text=True), d)
 
         return update_wrapper(limited, join)
 
     def _limited_sum(self, add: Callable[..., Any]) -> Callable[..., Any]:
         def limited(own: Any, iterable: Iterable[Any], attribute: str | int | None = None, start: Any = 0) -> Any:
             if isinstance(start, int | float):
-                return add(own, iterable, attribute, start)
+                return add(own, self._counted(iterable), attribute, start)
             return add(own, self._added_up(iterable, attribute), None, start)
 
         return update_wrapper(limited, add)
 
-    def _added_up(self, items: Iterable[Any], attribute: str | int | None, between: int = 0) -> Iterator[Any]:
+    def _added_up(
+        self, items: Iterable[Any], attribute: str | int | None, between: int = 0, *, as_text: bool = False
+    ) -> Iterator[Any]:
         """The items (or that attribute of each), as long as all of them, and what is put between them, can be."""
         size = 0
         for item in items if attribute is None else map(make_attrgetter(self, attribute), items):
+            self.spending.step()
+            if as_text:
+                self.spending.check_text(item)
             size += between + (len(item) if isinstance(item, str | list | tuple) else 0)
             self.spending.check_size(size)
             yield item
@@ -166,20 +189,19 @@ class _Environment(ImmutableSandboxedEnvironment):
         style: Any = {"ensure_ascii": ensure_ascii, "indent": indent, "separators": separators, "sort_keys": sort_keys}
         if indent is None and separators is None:
             return json.dumps(value, **style)
-        self._check_numbers([indent])
+        self.spending.check_numbers([indent])
         return "".join(self._added_up(json.JSONEncoder(**style).iterencode(value), None))
-
-    def _check_numbers(self, values: Iterable[Any]) -> None:
-        for value in values:
-            if isinstance(value, int):
-                self.spending.check_size(abs(value))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         self.spending.step()
         method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps `format`
         text = getattr(method, "__self__", None)
         if isinstance(text, str):  # it may be asked to fill up to a width
-            self._check_numbers((*args, *kwargs.values(), *numbers(text if "format" in method.__name__ else "")))
+            self.spending.check_numbers(
+                (*args, *kwargs.values(), *numbers(text if "format" in method.__name__ else ""))
+            )
+            for value in (*args, *kwargs.values()) if "format" in method.__name__ else ():
+                self.spending.check_text(value)
         result = super().call(context, obj, *args, **kwargs)
         if isinstance(result, str):
             self.spending.check_size(len(result))
@@ -189,11 +211,14 @@ class _Environment(ImmutableSandboxedEnvironment):
         for many, times in ((left, right), (right, left)):
             if operator == "*" and isinstance(times, int) and isinstance(many, str | list | tuple):
                 self.spending.check_size(len(many) * times)
+        if operator == "*":
+            self.spending.check_product(left, right)
         if operator == "**":
-            self._check_numbers((left, right))
+            self.spending.check_numbers((left, right))
             self.spending.check_size(abs(right) * 10 if isinstance(right, int) else 0)
         if operator == "%" and isinstance(left, str):
-            self._check_numbers(widths(left, right))
+            self.spending.check_numbers(widths(left, right))
+            self.spending.check_text(right)
         result = super().call_binop(context, operator, left, right)
         if operator == "+" and isinstance(result, str | list | tuple):
             self.spending.check_size(len(result))
@@ -253,13 +278,23 @@ class SandboxedTemplate:
             environment.globals["strftime_now"] = _moment(date).strftime
         try:
             tree = environment.parse(source)
+            if random := [node.name for node in tree.find_all(nodes.Filter) if node.name in _RANDOM_FILTERS]:
+                raise UsageError(
+                    f"{option} uses {random[0]}, which gives something else each time. A store must not be."
+                )
             self._template = environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
+        except UsageError:
+            raise
+        except (
+            Exception
+        ) as error:  # whatever the parser, or Python, does not like: RecursionError, ValueError, MemoryError
             line = getattr(error, "lineno", None)
             where = f" (line {line})" if line else ""
             raise UsageError(f"{option} is not a Jinja2 template that can be used here: {error}{where}.") from error
         self.has_blocks = _has_tag(tree)
         asked = {node.name for node in tree.find_all(nodes.Name)}
+        if random := sorted(asked & set(_RANDOM_NAMES)):
+            raise UsageError(f"{option} uses {random[0]}, which is another text each time. A store must not be.")
         if "strftime_now" in asked and date is None:
             raise UsageError(
                 f"{option} asks for today's date, and a store must not depend on the day it is built. "
@@ -275,7 +310,7 @@ class SandboxedTemplate:
                 spending.written += len(part)
                 spending.check_size(spending.written)
                 parts.append(part)
-        except _Limit as limit:
+        except Limit as limit:
             raise BadRecord(TEMPLATE_LIMIT, str(limit)) from None
         except (OverflowError, MemoryError) as error:
             raise BadRecord(TEMPLATE_LIMIT, f"the template asks for too much: {error}") from None

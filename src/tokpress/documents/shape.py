@@ -60,7 +60,7 @@ class Shaper:
             filled = np.diff(string_buffers(made.text)[0]) > 0
             if not filled.all():
                 empty = dict.fromkeys(np.flatnonzero(~filled).tolist(), (EMPTY, "no text"))
-                rendered = _only(rendered, filled, rejected(made, empty, self._inputs))
+                rendered = only_documents(rendered, filled, rejected(made, empty, self._inputs))
                 made = rendered.batch
         rejects, _ = _rejects_around(batch, rendered.taken)
         if not rejects:
@@ -158,7 +158,7 @@ def first_records(docs: DocumentBatch, rejects: list[Reject], records: int) -> t
     return docs, [reject for reject in rejects if (reject.input, reject.position) < last]
 
 
-def _only(rendered: Rendered, good: Flags, rejects: list[Reject]) -> Rendered:
+def only_documents(rendered: Rendered, good: Flags, rejects: list[Reject]) -> Rendered:
     """Without some documents, which are rejects instead."""
     batch = rendered.batch.only(np.flatnonzero(good), in_order([*rendered.batch.rejects, *rejects]))
     spans = rendered.spans

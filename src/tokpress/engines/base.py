@@ -17,8 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokpress.batches import Ids, Int64s, TokenBatch, large_strings, text_bytes
-from tokpress.errors import IdRangeError, TokenizerError
+from tokpress.errors import CannotEncode, IdRangeError, TokenizerError, TokpressError
 from tokpress.records import TokenizerInfo
+
+MAX_ID = 2**24 - 1  # libraries make tables as long as the highest id: one of 32 bits would take 64 GB
 
 
 class Engine(Protocol):
@@ -64,7 +66,13 @@ class StringEngine(Engine):
     """An engine whose library takes Python's strings."""
 
     def encode(self, text: pa.LargeStringArray, *, threads: int = 1) -> TokenBatch:
-        return self.encode_strings(text.to_pylist(), threads=threads)
+        """Raises CannotEncode for what the library refuses: a word model without an unknown token, for example."""
+        try:
+            return self.encode_strings(text.to_pylist(), threads=threads)
+        except (TokpressError, MemoryError):
+            raise
+        except Exception as error:
+            raise CannotEncode(f"{self.name} cannot encode this text: {error}") from error
 
     @abstractmethod
     def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch: ...
@@ -109,14 +117,14 @@ def known_ids(ids: Ids | Sequence[int], vocab_size: int) -> list[int]:
 
 
 @contextmanager
-def no_panic(failure: str) -> Iterator[None]:
+def no_panic(failure: str, error_type: type[TokenizerError] = TokenizerError) -> Iterator[None]:
     """A panic of a library written in Rust passes every `except Exception`; here it becomes an error of ours."""
     try:
         yield
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise TokenizerError(f"{failure}: {error}") from None
+        raise error_type(f"{failure}: {error}") from None
 
 
 def concat_tokens(batches: Sequence[TokenBatch]) -> TokenBatch:

@@ -6,7 +6,7 @@ proved equal, else the reference; and the record of how that was found, with eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -26,6 +26,7 @@ def choose_engine(
     reference: Engine,
     sample: Sequence[pa.LargeStringArray],
     part: slice = ALL,
+    before: Callable[[], None] = lambda: None,
 ) -> tuple[Engine, Parity]:
     asked = config.engine
     candidates = fast_for(files.kind, asked)
@@ -44,7 +45,7 @@ def choose_engine(
                 raise
             parity = Parity(outcome="unsupported", engine=reference.name, reference=reference.name, detail=str(error))
         else:
-            parity = check_parity(fast, reference, sample, part)
+            parity = check_parity(fast, reference, sample, part, before)
             if parity.outcome == "equal":
                 return fast, _recorded(parity, missing | refused, reference)
             if asked == spec.name:

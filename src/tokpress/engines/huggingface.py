@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,13 +11,32 @@ import pyarrow as pa
 import tokenizers
 
 from tokpress.batches import Ids, TokenBatch
-from tokpress.engines.base import StringEngine, byte_starts, from_lists, known_ids, no_panic
+from tokpress.engines.base import MAX_ID, StringEngine, byte_starts, from_lists, known_ids, no_panic
 from tokpress.errors import TokenizerError
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles, TokenizerInfo
 
 TOKENIZER_JSON = "tokenizer.json"
 # Files beside it that name the special tokens (and, for chats, the template).
 COMPANIONS = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+_LONG_NUMBER = re.compile(rb":\s*[0-9]{8}")
+
+
+class _AddedToken(msgspec.Struct):
+    id: Any = None
+    content: Any = None
+
+
+class _Model(msgspec.Struct):
+    vocab: Any = None
+
+
+class _Ids(msgspec.Struct):
+    """What of a `tokenizer.json` says which ids there are."""
+
+    model: _Model = msgspec.field(default_factory=_Model)
+    added_tokens: list[_AddedToken] | None = None
 
 
 class HuggingFaceEngine(StringEngine):
@@ -83,6 +103,7 @@ class HuggingFaceEngine(StringEngine):
 
 def _load(data: bytes) -> tokenizers.Tokenizer:
     failure = f"{TOKENIZER_JSON} cannot be loaded by `tokenizers`"
+    _check_ids(data)
     with no_panic(failure):
         try:
             tokenizer = tokenizers.Tokenizer.from_buffer(data)
@@ -91,6 +112,23 @@ def _load(data: bytes) -> tokenizers.Tokenizer:
     if not tokenizer.get_vocab_size():
         raise TokenizerError(f"{TOKENIZER_JSON} has an empty vocabulary. Make one: tokpress train-tokenizer --help")
     return tokenizer
+
+
+def _check_ids(data: bytes) -> None:
+    """Before a library sees them. Only a file with a long number somewhere is looked through: that takes a while."""
+    if not _LONG_NUMBER.search(data):
+        return
+    try:
+        sections = msgspec.json.decode(data, type=_Ids)
+    except (msgspec.DecodeError, RecursionError):
+        return  # for the library to say
+    vocab = sections.model.vocab if isinstance(sections.model.vocab, dict) else {}
+    for token, i in (*((each.content, each.id) for each in sections.added_tokens or []), *vocab.items()):
+        if isinstance(i, int) and i > MAX_ID:
+            raise TokenizerError(
+                f"{TOKENIZER_JSON} gives {token!r} the id {i:,}, and no vocabulary has so many tokens: the highest that is "
+                f"taken is {MAX_ID:,}. Get the file again from where it comes from."
+            )
 
 
 def _vocab_size(tokenizer: tokenizers.Tokenizer) -> int:

@@ -6,7 +6,7 @@ sample come fixed strings on which tokenizers are known to differ. During a run 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -59,16 +59,23 @@ def nasty_texts(added_tokens: Iterable[str]) -> list[str]:
     ]
 
 
-def check_parity(fast: Engine, reference: Engine, sample: Iterable[pa.LargeStringArray], part: slice = ALL) -> Parity:
+def check_parity(
+    fast: Engine,
+    reference: Engine,
+    sample: Iterable[pa.LargeStringArray],
+    part: slice = ALL,
+    before: Callable[[], None] = lambda: None,
+) -> Parity:
     """Encodes the nasty strings and the sample twice, up to the first difference; or a `part` of them, where several
-    workers share the proof."""
+    workers share the proof. `before` is called before each array of documents."""
     docs = compared = 0
     found: Difference | TokenizerError | None = None
     added_tokens = getattr(reference, "added_tokens", reference.info.special_tokens)  # some are no special ones
     nasty = pa.array(nasty_texts(added_tokens), pa.large_string())
     for text in (nasty, *sample)[part]:
-        expected = reference.encode(text)
+        before()
         try:
+            expected = reference.encode(text)
             found = compare(fast.encode(text), expected, text)
         except TokenizerError as error:
             found = error

@@ -14,9 +14,9 @@ import msgspec
 import tiktoken
 
 from tokpress.batches import Ids, TokenBatch
-from tokpress.engines.base import StringEngine, from_lists, known_ids, no_panic
+from tokpress.engines.base import MAX_ID, StringEngine, from_lists, known_ids, no_panic
 from tokpress.engines.huggingface import CHAR_OF_BYTE
-from tokpress.errors import TokenizerError
+from tokpress.errors import CannotEncode, TokenizerError
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles, TokenizerInfo
 
 RANKS = "ranks.tiktoken"
@@ -123,7 +123,8 @@ class TiktokenEngine(StringEngine):
         )
 
     def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch:
-        with no_panic("tiktoken cannot encode a document (a million spaces in a row, say); build with --engine auto"):
+        refusal = "tiktoken cannot encode a document (a million spaces in a row, say); build with --engine auto"
+        with no_panic(refusal, CannotEncode):
             if self._parse:
                 return from_lists(self._encoding.encode_batch(documents, num_threads=threads, allowed_special="all"))
             return from_lists(self._encoding.encode_ordinary_batch(documents, num_threads=threads))
@@ -145,9 +146,9 @@ def _check_ids(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int]) ->
         raise TokenizerError(f"the rank file has no token for byte 0x{missing[0]:02X}: it is incomplete. Get it again.")
     owners: dict[int, object] = {}
     for token, i in (*ranks.items(), *special_tokens.items()):
-        if not token or not 0 <= i < 2**32 - 1:
+        if not token or not 0 <= i <= MAX_ID:
             raise TokenizerError(
-                f"{token!r} with id {i} cannot be a token: it is empty, or the id does not fit 32 bits."
+                f"{token!r} with id {i} cannot be a token: it is empty, or its id is above {MAX_ID:,}."
             )
         if i in owners:
             raise TokenizerError(

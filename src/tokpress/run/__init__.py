@@ -7,9 +7,11 @@ In: a `BuildConfig` and what a user named as inputs. Out: a store. This is the o
     tasks         plan and receipts -> what is left to do
     scheduler     who does which unit, and what becomes of it when a worker dies
     quarantine    which document killed the worker
+    hopeless      what no second try can mend
     clusters/     where workers run
     messages      what scheduler and workers say to each other
     worker        one unit -> its shards: read, encode, audit, shape, write
+    refused       documents that the tokenizer has no ids for
     budget        memory and cores -> how many workers, and how much text at a time
     gate          large records take turns
     events        what a caller is told while it runs

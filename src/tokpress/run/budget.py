@@ -43,12 +43,17 @@ def callers_memory() -> int:
     return max(held - PARENT_BYTES, 0)
 
 
+def run_memory(memory: int | None) -> int:
+    """Bytes that a run may hold: `--memory`, or a share of what is available."""
+    return memory or int(available_memory() * DEFAULT_SHARE)
+
+
 def plan_budget(
     memory: int | None, workers: int | None, footprint: int, units: int, memory_per_byte: int = 4
 ) -> Budget:
     """Workers and batches for a worker that holds `footprint` bytes before it has read anything, and takes
     `memory_per_byte` of text to encode it."""
-    total = memory or int(available_memory() * DEFAULT_SHARE)
+    total = run_memory(memory)
     wanted = min(workers or usable_cores(), max(units, 1))
     cost = ORDINARY_BATCHES * (READ_COST + memory_per_byte)
     least = footprint + cost * MIN_BATCH_BYTES

@@ -7,6 +7,7 @@ when its receipt exists, a store when its manifest does.
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter, time
@@ -25,7 +26,7 @@ from tokpress.machine import cpu_sets, usable_cores
 from tokpress.options import check_bounds
 from tokpress.records import STDIN, Input, Plan, Slice
 from tokpress.run import events
-from tokpress.run.budget import Budget, plan_budget
+from tokpress.run.budget import Budget, plan_budget, run_memory
 from tokpress.run.clusters.base import Cluster
 from tokpress.run.clusters.processes import ProcessCluster
 from tokpress.run.events import Listener, Quiet, Reporter, Timed, join
@@ -36,6 +37,7 @@ from tokpress.run.scheduler import Scheduler
 from tokpress.run.tally import Tally
 from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import check_unchanged, discover
+from tokpress.sources.opening import is_inherited
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
 from tokpress.store import unfinished
@@ -44,7 +46,10 @@ from tokpress.store.reader import Store
 from tokpress.store.recheck import fitting
 from tokpress.store.seal import seal_store
 
-SMALL_BYTES = 32 * 10**6  # encoded before a process would have started
+SMALL_BYTES = 32 * 10**6  # one worker is enough
+# Inputs up to this size are encoded inside this process, where nobody can stop a document that hangs or kills the tokenizer:
+# none. Tests, for which thousands of tiny stores are built, say otherwise.
+INSIDE_BYTES = 0
 
 
 def build_store(
@@ -113,7 +118,9 @@ def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig, o
 def _run(job: Job, storage: Storage, cluster: Cluster, reporter: Reporter, old: Plan | None) -> Store:
     config, resources = job.config, job.config.resources
     tally = Tally(config.check.most_rejects, reporter)
-    scheduler = Scheduler(cluster, storage, job.inputs, doc_timeout=resources.doc_timeout)
+    scheduler = Scheduler(
+        cluster, storage, job.inputs, doc_timeout=resources.doc_timeout, memory_bytes=run_memory(resources.memory_bytes)
+    )
     scheduler.start()
     prepared = scheduler.prepare()
     frame = prepared.frame
@@ -202,18 +209,20 @@ def _limited(task: Task, limit: int | None, receipts: unfinished.Receipts) -> Ta
 
 
 def _cluster(job: Job, storage: Storage, *, resuming: bool) -> Cluster:
-    """No process for what is done before it would have started, nor for one worker that was asked for, nor for a pipe that
-    only this one can read. A run that is continued always gets processes: the one before may have died of a document."""
+    """Processes, which can be watched: one is enough for little, and only one can read a pipe. Inside this process only what
+    a caller made its standard input that no other process can read."""
     resources = job.config.resources
-    small = resources.workers is None and sum(source.size for source in job.inputs) < SMALL_BYTES
-    alone = small or resources.workers == 1
-    if (alone and not resuming) or any(source.path == STDIN for source in job.inputs):
+    size = sum(source.size for source in job.inputs)
+    from_pipe = any(source.path == STDIN for source in job.inputs)
+    inside = size < INSIDE_BYTES and resources.workers in (None, 1) and not resuming
+    if inside or (from_pipe and not is_inherited(sys.stdin)):
         from tokpress.run.clusters.inline import (
             InlineCluster,  # it brings all that a worker needs; else only workers do
         )
 
         return InlineCluster(job, storage)
-    count = min(resources.workers or usable_cores(), _most_units(job))
+    alone = from_pipe or (resources.workers is None and size < SMALL_BYTES)
+    count = 1 if alone else min(resources.workers or usable_cores(), _most_units(job))
     return ProcessCluster(job, count, pin=cpu_sets(resources.pin))
 
 

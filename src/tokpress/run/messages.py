@@ -6,6 +6,8 @@ records in MessagePack, so that nothing that arrives can be anything else, and n
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from tokpress import errors
@@ -13,6 +15,8 @@ from tokpress.config import BuildConfig
 from tokpress.documents.frame import Frame
 from tokpress.records import Input, Parity, Place, Receipt, Reject, Slice, TokenizerFiles, TokenizerInfo
 from tokpress.run.gate import Room
+
+Stage = Literal["template", "tokenizer"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -98,12 +102,17 @@ class Prepared(Message, frozen=True, kw_only=True):
         )
 
 
+class Sampling(Message, frozen=True):
+    """About to render or encode a little of the sample."""
+
+
 class Encoding(Message, frozen=True, kw_only=True):
     """About to encode the documents from..to: if nothing else is heard, one of them is the culprit."""
 
     first: Place
     last: Place
     text_bytes: int = 0
+    stage: Stage = "tokenizer"  # what is at work on them
 
 
 class Advanced(Message, frozen=True, kw_only=True):
@@ -165,7 +174,7 @@ class Failed(Message, frozen=True, kw_only=True):
 
 
 Order = Job | Prepare | Preload | Settings | Task | Settle  # what a worker is told
-Reply = Prepared | Encoding | Advanced | Encoded | Done | Failed  # what it says
+Reply = Prepared | Sampling | Encoding | Advanced | Encoded | Done | Failed  # what it says
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode

@@ -25,6 +25,11 @@ from tokpress.store.manifest import encode, read_record
 
 HUNG = "hung-tokenizer"
 OUT_OF_MEMORY = "out-of-memory"
+OF_A_TEMPLATE = {
+    HUNG: "hung-template",
+    OUT_OF_MEMORY: "template-out-of-memory",
+    CRASHED: "crashed-template",
+}
 _DEATHS_WITHOUT_PROGRESS = 8
 
 
@@ -62,6 +67,8 @@ class Quarantine:
             return task
         del self._in_a_row[shard]
         reason = cause if cause in (HUNG, OUT_OF_MEMORY) else CRASHED
+        if last.stage == "template":
+            reason = OF_A_TEMPLATE[reason]
         self._convict(Verdict(unit=task.unit, input=last.first[0], position=last.first[1], reason=reason))
         return msgspec.structs.replace(task, quarantined=task.quarantined | {last.first: reason})
 

@@ -20,6 +20,7 @@ from tokpress.records import Input, Receipt
 from tokpress.run.budget import Budget
 from tokpress.run.clusters.base import Cluster, Ended, Usage
 from tokpress.run.events import WorkerView
+from tokpress.run.hopeless import check_no_large_document, check_readable_again
 from tokpress.run.messages import (
     Advanced,
     Done,
@@ -30,6 +31,7 @@ from tokpress.run.messages import (
     Prepare,
     Prepared,
     Reply,
+    Sampling,
     Settings,
     Settle,
     Task,
@@ -42,10 +44,9 @@ from tokpress.store.unfinished import unit_receipts
 _POLL_SECONDS = 0.05
 _OVER_BUDGET = 1.05  # of the run's memory, and
 _RUNAWAY = 2  # times a worker's share of it: then a document is exhausting it
-_MOST_MEMORY_PER_BYTE = 1000  # that any engine may take for honest text
 _PREPARE_TRIES = 3
 _MOST_PROVERS = 8  # more would spend their time finding their part of the sample
-_PREPARE_SECONDS = 60.0  # to load a tokenizer and to compare engines, beside what one document may take
+_PREPARE_SECONDS = 60.0  # to start and to load a tokenizer; then the sample has what one document may take
 _VIEW_SECONDS = 0.5
 
 Configure = Callable[[int, NotEnoughMemory], tuple[Settings, Budget]]  # for at most so many workers, and why
@@ -63,6 +64,7 @@ class _Worker:
     closing: list[Task] = field(default_factory=list)  # read to their end, but their shards may not exist yet
     settling: bool = False  # it was told to say when they do
     heard_of: dict[int, Advanced] = field(default_factory=dict)  # what it said of each of these units, in all
+    sampling: bool = False  # it has loaded the tokenizer, and is at work on the sample
     encoding: Encoding | None = None  # what it is busy with, if it dies now
     ended: str | None = None  # why, once it has
 
@@ -85,12 +87,14 @@ class Scheduler:
         inputs: Sequence[Input],
         *,
         doc_timeout: float,
+        memory_bytes: int | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._cluster = cluster
         self._storage = storage
         self._inputs = inputs
         self._doc_timeout = doc_timeout
+        self._memory_bytes = memory_bytes  # of the whole run, also before it is known what a worker holds
         self._clock = clock
         self._quarantine = Quarantine(storage)
         self._workers: dict[int, _Worker] = {}
@@ -138,14 +142,18 @@ class Scheduler:
                 raise self._failure
             for number in attempts.keys() - answers.keys():
                 attempts[number] += self._prepare_again(self._workers[number], provers, attempts[number] + 1)
+        self._usage()  # what they hold counts for the peak, also of a run that is over before the next look
         first, *others = (answers[number] for number in range(provers))
         return sum(others, first)
 
     def _prepare_again(self, worker: _Worker, provers: int, attempt: int) -> bool:
         """Whether a worker died of the sample, or hangs: then another one has a smaller sample."""
         cause = worker.ended
-        if cause is None and self._clock() - worker.heard > _PREPARE_SECONDS + self._doc_timeout:
+        limit = self._doc_timeout if worker.sampling else max(_PREPARE_SECONDS, self._doc_timeout)
+        if cause is None and self._clock() - worker.heard > limit:
             cause = HUNG
+        if cause is None and self._memory_bytes and self._usage().memory_bytes > self._memory_bytes * _OVER_BUDGET:
+            cause = OUT_OF_MEMORY
         if cause is None:
             return False
         if attempt == _PREPARE_TRIES:
@@ -153,6 +161,7 @@ class Scheduler:
                 f"a worker dies each time it loads the tokenizer or encodes a sample of the inputs ({cause}). Is there "
                 "enough memory? Try the reference alone: --engine huggingface, sentencepiece or tiktoken"
             )
+        check_readable_again(self._inputs, cause)
         self._start(worker.number)
         self._cluster.send(worker.number, Prepare(number=worker.number, of=provers, attempt=attempt))
         return True
@@ -231,6 +240,8 @@ class Scheduler:
         match said:
             case Ended(cause):
                 worker.ended = cause
+            case Sampling():
+                worker.sampling = True
             case Encoding():
                 worker.encoding = said
             case Advanced():
@@ -260,25 +271,16 @@ class Scheduler:
         mine = used.workers[worker.number].memory_bytes if worker.number in used.workers else 0
         over_budget = budget is not None and used.memory_bytes > budget.memory_bytes * _OVER_BUDGET
         if budget and over_budget and mine > _RUNAWAY * budget.worker_bytes:
-            self._check_that_it_is_no_large_document(worker.encoding, mine)
+            check_no_large_document(worker.encoding, mine, self._inputs)
             return OUT_OF_MEMORY
         if worker.encoding and self._clock() - worker.heard > self._doc_timeout:
             return HUNG
         return None
 
-    def _check_that_it_is_no_large_document(self, last: Encoding | None, memory_bytes: int) -> None:
-        """A document that takes much memory because it is long is the user's to decide on. It is not set aside: whether it
-        is stored must not depend on --memory."""
-        if last and last.first == last.last and memory_bytes < _MOST_MEMORY_PER_BYTE * last.text_bytes:
-            source = self._inputs[last.first[0]].path
-            raise NotEnoughMemory(
-                f"the document at {last.first[1]:,} of {source}, {last.text_bytes:,} bytes of text, takes more than "
-                f"{memory_bytes // 10**6:,} MB to encode. Run the same command again with more --memory."
-            )
-
     def _replace(self, worker: _Worker, cause: str) -> None:
         """Puts a fresh worker in the place of a dead or silent one. What is left of its tasks goes on after their last
         receipts; if one was its unit's last, the worker died just before it could say so."""
+        check_readable_again(self._inputs, cause)
         self._cluster.stop(worker.number)
         left = self._take_back(worker)
         self._start(worker.number)

@@ -17,7 +17,7 @@ import msgspec
 import psutil
 import pyarrow as pa
 
-from tokpress.batches import DocumentBatch, TextBatch, TokenBatch, in_order, text_bytes
+from tokpress.batches import DocumentBatch, TextBatch, TokenBatch, in_order
 from tokpress.documents.base import Rendered, concat_rendered
 from tokpress.documents.batching import coalesce, place, set_aside
 from tokpress.documents.frame import frame_for
@@ -29,7 +29,7 @@ from tokpress.engines.choice import choose_engine, engine_named
 from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import Auditor
 from tokpress.engines.table import fast_for
-from tokpress.errors import TokenizerError
+from tokpress.errors import CannotEncode, TokenizerError
 from tokpress.records import ON_REQUEST, Input, Reject, Slice
 from tokpress.run.budget import READ_COST
 from tokpress.run.clock import StageClock
@@ -46,11 +46,13 @@ from tokpress.run.messages import (
     Prepare,
     Prepared,
     Reply,
+    Sampling,
     Settings,
     Settle,
     Task,
 )
 from tokpress.run.profiles import write_part
+from tokpress.run.refused import encode_or_reject
 from tokpress.sources.base import Growing, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
@@ -88,7 +90,7 @@ class Worker:
     def obey(self, order: Order, say: Say) -> None:
         match order:
             case Prepare():
-                say(self.prepare(order))
+                say(self.prepare(order, say))
             case Preload():
                 self.preload()
             case Settings():
@@ -101,22 +103,33 @@ class Worker:
             case Job():
                 raise ValueError("a worker is made for one job")
 
-    def prepare(self, order: Prepare) -> Prepared:
-        """Proves the engine on its part of a sample of the inputs; after a death on half of it, then on the nasty strings
-        alone."""
+    def prepare(self, order: Prepare, say: Say = lambda _: None) -> Prepared:
+        """Proves the engine on its part of a sample of the inputs; after two deaths on the nasty strings alone. Says when it
+        begins with something that may hang."""
         job = self._job
+
+        def text_of(batch: TextBatch) -> pa.LargeStringArray:
+            say(Sampling())
+            return self._shaper.render(batch, _SAMPLE_BYTES).batch.text
+
         sample = list(
             sample_texts(
                 job.inputs,
                 self._read,
                 total_bytes=_SAMPLE_BYTES if order.attempt < 2 else 0,
                 max_doc_bytes=_SAMPLE_DOC_BYTES,
-                text_of=lambda batch: self._shaper.render(batch, _SAMPLE_BYTES).batch.text,
+                text_of=text_of,
             )
         )
         self._engine, parity = choose_engine(
-            job.files, job.config.tokenizer, self._reference, sample, slice(order.number, None, order.of)
+            job.files,
+            job.config.tokenizer,
+            self._reference,
+            sample,
+            slice(order.number, None, order.of),
+            lambda: say(Sampling()),
         )
+        say(Sampling())
         return Prepared(
             info=self._reference.info,
             frame=self._frame,
@@ -139,8 +152,11 @@ class Worker:
             with suppress(TokenizerError):  # then it will not be chosen either
                 self._engine = engine_named(spec.name, self._job.files, tokenizer, self._reference)
 
-    def _first_document(self, text: pa.LargeStringArray) -> FirstDocument:
-        ids, decode = self._frame.apply(self._reference.encode(text)).ids, self._reference.decode
+    def _first_document(self, text: pa.LargeStringArray) -> FirstDocument | None:
+        try:
+            ids, decode = self._frame.apply(self._reference.encode(text)).ids, self._reference.decode
+        except CannotEncode:
+            return None
         if len(ids) <= 2 * _SHOWN_TOKENS:
             return FirstDocument(head=decode(ids), tail="", tokens=len(ids))
         return FirstDocument(head=decode(ids[:_SHOWN_TOKENS]), tail=decode(ids[-_SHOWN_TOKENS:]), tokens=len(ids))
@@ -243,7 +259,8 @@ class Worker:
             budget = max_bytes // min(len(units), 8)
             for batch in coalesce(self._batches(Task(unit=0, slices=slices)), self._settings.batch_bytes):
                 rendered = self._shaper.render(batch, batch.text_bytes * _SAMPLE_GROWTH)
-                docs, rejects = self._shaper.shape(rendered, self._engine.encode(rendered.batch.text))
+                rendered, tokens = encode_or_reject(self._engine, rendered, self._job.inputs)
+                docs, rejects = self._shaper.shape(rendered, tokens)
                 part = _advanced(rendered.batch, docs, rejects)
                 total += part
                 budget -= part.input_bytes
@@ -253,8 +270,10 @@ class Worker:
 
     def _usable(self, batch: TextBatch, task: Task) -> TextBatch:
         """The batch without what is not to be encoded."""
-        detail = "the tokenizer did not survive this document, alone, twice"
-        return set_aside(batch, task.quarantined, detail, self._job.inputs)
+        for part in ("template", "tokenizer"):
+            here = {at: why for at, why in task.quarantined.items() if (part == "template") == ("template" in why)}
+            batch = set_aside(batch, here, f"the {part} did not survive this document, alone, twice", self._job.inputs)
+        return batch
 
     def _batches(self, task: Task) -> Iterator[TextBatch]:
         """What is left of the unit. Its slices are in order, so those before `start` are done."""
@@ -294,20 +313,24 @@ class Worker:
             return self._shaper.render(batch, 1), self._engine.encode(batch.text)
         first, last = place(batch, 0), place(batch, len(batch) - 1)
         if task.careful is None or task.careful[1] < first or last < task.careful[0]:
-            say(Encoding(first=first, last=last, text_bytes=batch.text_bytes))
-            rendered = self._shaper.render(batch, 2 * self._settings.batch_bytes)
-            if rendered.batch.text is not batch.text:
-                self._wait_for_room(rendered.batch)
-            return rendered, self._engine.encode(rendered.batch.text, threads=self._settings.threads)
-        parts = []
-        for i in range(len(batch)):
-            here = place(batch, i)
-            say(Encoding(first=here, last=here, text_bytes=text_bytes(batch.text[i : i + 1])))
-            rendered = self._shaper.render(batch.part(i, i + 1), 1)
-            parts.append((rendered, self._engine.encode(rendered.batch.text)))
+            return self._announced(batch, 2 * self._settings.batch_bytes, say, threads=self._settings.threads)
+        parts = [self._announced(batch.part(i, i + 1), 1, say) for i in range(len(batch))]
         one = concat_rendered([rendered for rendered, _ in parts])
         one = replace(one, batch=replace(one.batch, rejects=in_order([*batch.rejects, *one.batch.rejects])))
         return one, concat_tokens([tokens for _, tokens in parts])
+
+    def _announced(
+        self, batch: TextBatch, max_bytes: int, say: Say, *, threads: int = 1
+    ) -> tuple[Rendered, TokenBatch]:
+        here = Encoding(first=place(batch, 0), last=place(batch, len(batch) - 1), text_bytes=batch.text_bytes)
+        is_code = self._job.config.template.is_code
+        say(msgspec.structs.replace(here, stage="template") if is_code else here)
+        rendered = self._shaper.render(batch, max_bytes)
+        if is_code:
+            say(here)
+        if rendered.batch.text is not batch.text:
+            self._wait_for_room(rendered.batch)
+        return encode_or_reject(self._engine, rendered, self._job.inputs, threads)
 
 
 def _advanced(batch: TextBatch, docs: DocumentBatch, rejects: list[Reject]) -> Advanced:

@@ -52,6 +52,14 @@ class PeekableInput:
         raise InputError(f"standard input cannot be read from byte {position} on: it can only be read once, in order.")
 
 
+def is_inherited(file: IO[str] | None) -> bool:
+    """Whether a process that is started here would read the same as this one, of its standard input."""
+    try:
+        return file is not None and file.fileno() == 0
+    except (OSError, ValueError, AttributeError):  # closed, or not a file of the system's
+        return False
+
+
 @cache
 def standard_input(file: IO[bytes]) -> PeekableInput:
     """The one reader of a pipe: what one caller peeked at, another one reads."""

@@ -27,6 +27,7 @@ import msgspec
 import psutil
 
 from tokpress.interpreter import start_python
+from tokpress.records import STDIN
 from tokpress.run.budget import callers_memory
 from tokpress.run.clusters.base import CRASHED, Ended, Hear, Usage, WorkerUsage
 from tokpress.run.messages import Job, Order, Reply, decode_reply, encode
@@ -47,6 +48,7 @@ class ProcessCluster:
         self.peak_bytes = 0
         self._job = job
         self._pin = pin
+        self._reads_input = any(source.path == STDIN for source in job.inputs)
         self._processes: dict[int, _Process] = {}
         self._callers = callers_memory()
         self._gate = tempfile.TemporaryFile()  # noqa: SIM115 - of this host, closed with it, and without a name that could stay
@@ -63,7 +65,9 @@ class ProcessCluster:
         ours, theirs = Pipe()
         descriptors = [theirs.fileno(), self._gate.fileno()]
         with _interrupts_ignored():  # which the process inherits: Ctrl-C is for the coordinator alone
-            process = start_python("tokpress.run.clusters.serve", *descriptors, descriptors=descriptors)
+            process = start_python(
+                "tokpress.run.clusters.serve", *descriptors, descriptors=descriptors, reads_input=self._reads_input
+            )
         theirs.close()  # so that a dead worker's pipe ends
         return _Process(process, ours)
 

@@ -17,6 +17,7 @@ from tokpress.run.messages import Failed, Job, Order, Reply, decode_order, encod
 from tokpress.storage import open_storage
 from tokpress.storage.local import SyncFailed
 
+PANICKED = 70  # exit code of a worker in which a library written in Rust gave up; it has said why itself
 SYNC_FAILED = 74  # exit code of a worker whose disk refused to sync
 
 
@@ -40,6 +41,10 @@ def main() -> None:
         sys.exit(SYNC_FAILED)  # what was not written is written again, by a fresh worker
     except (TokpressError, OSError) as error:
         say(Failed.of(error))
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # nothing of the library can be trusted after it
+            sys.exit(PANICKED)
+        raise
 
 
 def _serve(job: Job, orders: Iterator[Order], say: Callable[[Reply], None], *, gate: int) -> None:
