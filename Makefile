@@ -8,7 +8,7 @@ NATIVE_READY := $(VENV)/.native
 COMPAT := .venv-compat
 COMPAT_READY := $(COMPAT)/.ready
 
-.PHONY: help setup demo test check compat crash attack mutate format docs bench native native-exact native-fuzz clean
+.PHONY: help setup demo test check compat crash share attack mutate format docs bench native native-exact native-fuzz clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -18,6 +18,7 @@ help:
 	@echo "make native   the compiled SentencePiece encoder, where there is a C++ compiler (demo and test do it, too)"
 	@echo "make crash    kills and faults, hundreds of them; half an hour"
 	@echo "make attack   every attack of the table in tests/attack, and what must come of it"
+	@echo "make share    several machines write one store: a hundred of each story; an hour"
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
@@ -62,6 +63,9 @@ crash: $(READY)
 
 attack: $(READY)
 	TOKPRESS_ATTACK_EVERYTHING=1 $(BIN)/pytest tests/attack --numprocesses auto
+
+share: $(READY)
+	TOKPRESS_SHARE_EVERYTHING=1 $(BIN)/pytest tests/crash/test_share.py --numprocesses auto
 
 mutate: $(READY) native
 	$(BIN)/python tests/mutations/run.py

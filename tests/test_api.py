@@ -82,6 +82,8 @@ OF_THE_COMMAND = {
     "dry_run",
     "monitor",
     "events",
+    "share",
+    "seal",
     "config",
     "print_config",
 }  # what it shows, and how
@@ -105,6 +107,7 @@ class TestNames:
         ]
         functions = [
             "build",
+            "build_share",
             "dry_run",
             "events",
             "export",
@@ -153,7 +156,7 @@ class TestSameOptions:
     def test_build_takes_what_the_command_takes(self) -> None:
         keywords = set(inspect.signature(tokpress.build).parameters) - {"options"} | set(BuildOptions.__annotations__)
         assert keywords - options_of(build_command) == {"batch_bytes", "reporter"}
-        of_the_command = {"as_json", "quiet", "dry_run", "monitor", "events", "config", "print_config"}
+        of_the_command = {"as_json", "quiet", "dry_run", "monitor", "events", "config", "print_config", "share"}
         assert options_of(build_command) - keywords == of_the_command
 
     def test_each_of_them_is_known(self) -> None:

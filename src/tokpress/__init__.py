@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokpress import view
-    from tokpress.api import build, dry_run, open, verify  # noqa: A004
+    from tokpress.api import build, build_share, dry_run, open, verify  # noqa: A004
     from tokpress.errors import TokpressError
     from tokpress.formats.export import export
     from tokpress.formats.import_ import import_tokens
@@ -40,6 +40,7 @@ _HOMES = {
     "Store": "tokpress.store.reader",
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
+    "build_share": "tokpress.api",
     "dry_run": "tokpress.api",
     "export": "tokpress.formats.export",
     "import_tokens": "tokpress.formats.import_",
@@ -63,6 +64,7 @@ __all__ = [
     "TokpressError",
     "__version__",
     "build",
+    "build_share",
     "dry_run",
     "events",
     "export",

@@ -5,6 +5,7 @@ In: paths and options. Out: a `Store`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
@@ -13,9 +14,12 @@ import msgspec
 from tokpress.options import BuildOptions, PathLike, as_list, build_config
 from tokpress.packing.plan import plan_problems
 from tokpress.reference import documented
+from tokpress.run.coordinator import build_share as run_share
 from tokpress.run.coordinator import build_store, make_job
 from tokpress.run.events import Listener
 from tokpress.run.messages import Prepared
+from tokpress.run.share import Share, parse_share
+from tokpress.run.shared import Attempt
 from tokpress.storage import open_storage
 from tokpress.store.reader import Store, open_store
 from tokpress.store.verify import Report, verify_store
@@ -31,6 +35,7 @@ def build(
     tokenizer: PathLike,
     out: PathLike,
     overwrite: bool = False,
+    seal: bool = False,
     reporter: Listener | None = None,
     **options: Unpack[BuildOptions],
 ) -> Store:
@@ -38,12 +43,31 @@ def build(
 
     `inputs`: files, directories, globs, or "-" for standard input. `tokenizer`: tokenizer.json, a directory with one,
     SentencePiece .model, rank file, name of a tiktoken encoding, hub id, or "bytes". `out`: directory of the store.
-    `overwrite`: replace a store that is there already. `reporter` hears what happens, as
-    typed events (docs/events.md): a function, or anything with `on(event)`; `tokpress.events.join` makes one of several.
+    `overwrite`: replace a store that is there already. `seal`: only finish a store whose shares (`build_share`) are done.
+    `reporter` hears what happens, as typed events (docs/events.md): a function, or anything with `on(event)`;
+    `tokpress.events.join` makes one of several.
 
     The options are those of `tokpress build`; None is the default, sizes are bytes or like "4GB".
     """
-    return build_store(as_list(inputs), out, build_config(tokenizer, options), overwrite=overwrite, reporter=reporter)
+    config = build_config(tokenizer, options)
+    return build_store(as_list(inputs), out, config, overwrite=overwrite, seal=seal, reporter=reporter)
+
+
+def build_share(
+    inputs: PathLike | Sequence[PathLike],
+    *,
+    tokenizer: PathLike,
+    out: PathLike,
+    share: Share | str,
+    reporter: Listener | None = None,
+    **options: Unpack[BuildOptions],
+) -> Attempt | None:
+    """One machine's share of a build: "3/64", or "auto" in a Slurm array or a Kubernetes Indexed Job (docs/scale.md).
+
+    `build`, called when all are done, does what is left and finishes the store. None: it is finished already.
+    """
+    chosen = parse_share(share, os.environ) if isinstance(share, str) else share
+    return run_share(as_list(inputs), out, build_config(tokenizer, options), chosen, reporter=reporter)
 
 
 def dry_run(

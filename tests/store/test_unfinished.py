@@ -35,7 +35,7 @@ from tokpress.run.messages import Task
 from tokpress.run.tasks import continued, remaining_tasks
 from tokpress.storage.local import LocalStorage, LocalUpload
 from tokpress.storage.lock import LOCK
-from tokpress.store import unfinished as output
+from tokpress.store import manifest
 from tokpress.store.manifest import encode
 from tokpress.store.unfinished import (
     begin,
@@ -278,9 +278,9 @@ class TestSamePlan:
         ),
     )
     def test_equal_things_do_not_differ_and_others_do(self, old: Any, new: Any) -> None:
-        assert list(output._differences(old, old)) == []
+        assert list(manifest._differences(old, old)) == []
         if not _same_but_for_missing(old, new):
-            assert list(output._differences(old, new)) != []
+            assert list(manifest._differences(old, new)) != []
 
 
 def _same_but_for_missing(old: Any, new: Any) -> bool:

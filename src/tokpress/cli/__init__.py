@@ -2,7 +2,7 @@
 
 In: arguments. Out: text for people on standard error, results on standard output, an exit code (docs in `tokpress --help`).
 
-    build, pack, inspect, verify, export, import_, diagnose, bench, train_tokenizer, demo    one a verb
+    build, pack, inspect, verify, status, export, import_, diagnose, bench, train_tokenizer, demo    one a verb
     options     options that several verbs have
     flags       flags of `build`, from the declarations of config.py
     config_file --config FILE.toml and --print-config
@@ -29,6 +29,7 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "pack": "Show what sequences of a length waste; plan best-fit.",
     "inspect": "Show what is in a store.",
     "verify": "Check every byte of a store.",
+    "status": "Show how far a store is that is being written.",
     "export": "Write a store as another trainer's files.",
     "import": "Adopt another trainer's token files as a store.",
     "bench": "Measure tokenizers, workers or loaders on your own data.",

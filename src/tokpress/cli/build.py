@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tokpress.cli.show import ConsoleReporter
+    from tokpress.run.events import Reporter
 
 _EPILOG = """
 \b
@@ -32,6 +33,7 @@ Examples:
   tokpress build train.jsonl --val-inputs val.jsonl --tokenizer tokenizer.json --out tokens
   tokpress build 'web/*.parquet' --tokenizer tokenizer.json --out tokens --keep id --print-config > web.toml
   tokpress build --config web.toml --workers 8
+  tokpress build --config web.toml --share auto     # in each task of a Slurm array or Indexed Job; docs/scale.md
 """
 
 
@@ -70,6 +72,12 @@ def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...
     metavar="FILE",
     help="Append what happens, as JSON lines (docs/events.md).",
 )
+@click.option(
+    "--share",
+    metavar="I/N|auto",
+    help="Do only the I-th of N shares, from 0; auto: that of a Slurm array's or Indexed Job's task. See docs/scale.md.",
+)
+@click.option("--seal", is_flag=True, help="Finish a store whose shares are all done; an error if something is left.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there already; at a terminal, asks first.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
@@ -90,6 +98,8 @@ def command(
     monitor: bool,
     dry_run: bool,
     overwrite: bool,
+    share: str | None,
+    seal: bool,
     events: str | None,
     print_config: bool,
     **options: Any,
@@ -117,7 +127,10 @@ def command(
     if overwrite:
         confirm_overwrite(options["out"], console)
     with telling(console, reporter, events) as told:
-        store = build(list(inputs), reporter=told, overwrite=overwrite, **options)
+        if share is not None:
+            _build_share(list(inputs), told, console, share, alone=not (overwrite or seal), as_json=as_json, **options)
+            return
+        store = build(list(inputs), reporter=told, overwrite=overwrite, seal=seal, **options)
     print_summary(console, store.summary(lengths=False))
     path = safe(store.path)
     if store.manifest.totals.rejected:
@@ -125,6 +138,36 @@ def command(
     console.print(f"\nThe store is at [bold]{path}[/]. Look into it: [bold]tokpress inspect {path}[/]")
     if as_json:
         click.echo(encode(store.manifest), nl=False)
+
+
+def _build_share(
+    inputs: list[str], reporter: Reporter, console: Console, text: str, *, alone: bool, as_json: bool, **options: Any
+) -> None:
+    import os
+
+    from tokpress.api import build_share
+    from tokpress.cli.show import number, plural, safe
+    from tokpress.errors import UsageError
+    from tokpress.run.share import parse_share
+    from tokpress.store.manifest import encode
+
+    if not alone:
+        raise UsageError(
+            "--share has many processes do a build, and with --overwrite each would remove what the others have done; "
+            "--seal comes after all of them. Remove the old store, or choose another --out; run --seal by itself."
+        )
+    share = parse_share(text, os.environ)
+    attempt = build_share(inputs, share=share, reporter=reporter, **options)
+    out = safe(options["out"])
+    if attempt is None:
+        console.print(f"The store at [bold]{out}[/] is finished already.")
+        return
+    console.print(
+        f"Share {share} is done: {plural(len(attempt.units), 'unit')} now, {number(attempt.tokens)} tokens. The store is "
+        f"finished by the same command without --share. See: [bold]tokpress status {out}[/]"
+    )
+    if as_json:
+        click.echo(encode(attempt), nl=False)
 
 
 def _project(reporter: ConsoleReporter, console: Console, inputs: list[str], *, as_json: bool, **options: Any) -> None:

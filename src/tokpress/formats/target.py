@@ -21,8 +21,7 @@ from tokpress.errors import UsageError
 from tokpress.formats.base import ExportOptions, Written
 from tokpress.records import PLAN, Count, TokenizerInfo
 from tokpress.storage.local import LocalStorage
-from tokpress.store.manifest import encode, find_record
-from tokpress.store.unfinished import differences
+from tokpress.store.manifest import differences, encode, find_record
 
 METADATA = "metadata.json"
 FORMAT = "tokpress-export"

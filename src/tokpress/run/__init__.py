@@ -9,6 +9,11 @@ In: a `BuildConfig` and what a user named as inputs. Out: a store. This is the o
     quarantine    which document killed the worker
     hopeless      what no second try can mend
     clusters/     where workers run
+    share         --share I/N: which units are one machine's own
+    shared        a store that several machines write: what they agree on, who does what
+    member        this process as one of them
+    status        tokpress status: what is done, by whom, what is left
+    versions      of what decides the output
     messages      what scheduler and workers say to each other
     worker        one unit -> its shards: read, encode, audit, shape, write
     refused       documents that the tokenizer has no ids for

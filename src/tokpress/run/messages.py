@@ -54,6 +54,7 @@ class Settings(Message, frozen=True, kw_only=True):
     threads: int
     val_below: int | None = None  # records whose hash is below it are `val`
     room: Room | None = None  # None: no bounds, for a look at a sample
+    run: str | None = None  # of several machines that write this store; None: there is only this one
 
 
 class Task(Message, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ follows from inputs and options alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tokpress.config import BuildConfig, ReadConfig
@@ -67,3 +68,16 @@ def cut_units(inputs: Sequence[Input], unit_bytes: int, read: ReadConfig) -> lis
         starts = open_reader(source, index, read, MIN_BATCH_BYTES).cuts(unit_bytes)
         units += [[Slice(index, *bounds)] for bounds in zip(starts, [*starts[1:], None], strict=True)]
     return [*units, small] if small else units
+
+
+def unit_bytes(plan: Plan) -> list[int]:
+    """About how much of the inputs each unit has to read."""
+    pieces = Counter(piece.input for unit in plan.units for piece in unit)
+
+    def size(piece: Slice) -> int:
+        source = plan.inputs[piece.input]
+        if source.has_rows:
+            return source.size // pieces[piece.input]
+        return (source.size if piece.stop is None else piece.stop) - piece.start
+
+    return [sum(map(size, unit)) for unit in plan.units]

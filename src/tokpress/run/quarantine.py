@@ -12,7 +12,6 @@ be tried for ever.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 
 import msgspec
 
@@ -20,7 +19,8 @@ from tokpress.errors import TokpressError
 from tokpress.records import QUARANTINE, Place, Verdict
 from tokpress.run.clusters.base import CRASHED
 from tokpress.run.messages import Encoding, Task
-from tokpress.storage.base import Storage
+from tokpress.storage.base import Storage, WriteAgain
+from tokpress.storage.once import create_or_read
 from tokpress.store.manifest import encode, read_record
 
 HUNG = "hung-tokenizer"
@@ -40,13 +40,11 @@ class Quarantine:
         self._storage = storage
         self._deaths: Counter[Place] = Counter()  # on a document that was encoded alone
         self._in_a_row: Counter[tuple[int, int]] = Counter()  # of (unit, shard), since anything came of it
-        self._verdicts = [read_record(storage, key, Verdict) for key in storage.list(QUARANTINE)]
+        self._verdicts = stored_verdicts(storage)
 
     def known(self, task: Task) -> Task:
         """The task without the documents of its unit that were convicted before."""
-        convicted = {
-            (verdict.input, verdict.position): verdict.reason for verdict in self._verdicts if verdict.unit == task.unit
-        }
+        convicted = self._verdicts.get(task.unit)
         return msgspec.structs.replace(task, quarantined=task.quarantined | convicted) if convicted else task
 
     def retry(self, task: Task, last: Encoding | None, cause: str) -> Task:
@@ -69,12 +67,39 @@ class Quarantine:
         reason = cause if cause in (HUNG, OUT_OF_MEMORY) else CRASHED
         if last.stage == "template":
             reason = OF_A_TEMPLATE[reason]
-        self._convict(Verdict(unit=task.unit, input=last.first[0], position=last.first[1], reason=reason))
-        return msgspec.structs.replace(task, quarantined=task.quarantined | {last.first: reason})
+        stored = self._convict(Verdict(unit=task.unit, input=last.first[0], position=last.first[1], reason=reason))
+        return msgspec.structs.replace(task, quarantined=task.quarantined | {last.first: stored.reason})
 
-    def _convict(self, verdict: Verdict) -> None:
+    def write_to(self, storage: Storage) -> None:
+        """From now on: verdicts of a run of several machines count as long as it goes on."""
+        self._storage = storage
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Others may have convicted documents since."""
+        self._verdicts = stored_verdicts(self._storage)
+
+    def _convict(self, verdict: Verdict) -> Verdict:
+        """The verdict that counts: another machine may have come to one first, for another reason."""
         self._storage.prepare(QUARANTINE)
         self._storage.barrier("")
         key = f"{QUARANTINE}/{verdict.unit:05d}-{verdict.input}-{verdict.position}.json"
-        with suppress(FileExistsError):  # of another who came to it first
-            self._storage.put(key, encode(verdict), if_absent=True)
+        return msgspec.json.decode(create_or_read(self._storage, key, encode(verdict)), type=Verdict)
+
+
+def stored_verdicts(storage: Storage) -> dict[int, dict[Place, str]]:
+    """Of each unit the documents that were convicted, and why."""
+    found: dict[int, dict[Place, str]] = {}
+    for key in storage.list(QUARANTINE):
+        verdict = read_record(storage, key, Verdict)
+        found.setdefault(verdict.unit, {})[verdict.input, verdict.position] = verdict.reason
+    return found
+
+
+def check_verdicts(storage: Storage, task: Task) -> None:
+    """Before a receipt: raises WriteAgain if a document of the unit was convicted that this attempt does not know of."""
+    keys = [key for key in storage.list(QUARANTINE) if key.startswith(f"{QUARANTINE}/{task.unit:05d}-")]
+    for key in keys:
+        verdict = read_record(storage, key, Verdict)
+        if (verdict.input, verdict.position) not in task.quarantined:
+            raise WriteAgain(0, "a document of this unit was set aside by another machine", storage.location(key))

@@ -38,6 +38,7 @@ from tokpress.run.messages import (
 )
 from tokpress.run.quarantine import HUNG, OUT_OF_MEMORY, Quarantine
 from tokpress.run.tasks import continued, lost
+from tokpress.storage import open_run
 from tokpress.storage.base import Storage
 from tokpress.store.unfinished import unit_receipts
 
@@ -104,6 +105,7 @@ class Scheduler:
         self._waiting: deque[Task] = deque()
         self._done: deque[Done] = deque()
         self._failure: Exception | None = None
+        self._drain_until: float | None = None
         self._used = Usage()
         self._measured = self._viewed = -1.0
         self._heard: Heard = lambda *_: None
@@ -169,10 +171,12 @@ class Scheduler:
     def configure(self, settings: Settings, budget: Budget) -> None:
         """Keeps as many workers as the budget allows and tells them how to work."""
         self._settings, self._budget = settings, budget
+        if settings.run is not None:
+            self._storage = open_run(self._storage, settings.run)
+            self._quarantine.write_to(self._storage)
         surplus = [number for number in self._workers if number >= budget.workers]
         self._cluster.stop(*surplus)
-        for number in surplus:
-            del self._workers[number]
+        self._workers = {number: worker for number, worker in self._workers.items() if number not in surplus}
         for number in self._workers:
             self._cluster.send(number, settings)
 
@@ -193,7 +197,9 @@ class Scheduler:
         self._receipts.update({task.unit: (receipts or {}).get(task.unit, []) for task in tasks})
         self._waiting.extend(self._quarantine.known(task) for task in tasks)
         self._heard, self._watched = heard, watched
-        while self._waiting or any(worker.is_busy for worker in self._workers.values()):
+        while (self._waiting and self._drain_until is None) or any(worker.is_busy for worker in self._workers.values()):
+            if self._drain_until is not None and self._clock() > self._drain_until:
+                return
             for worker in self._workers.values():
                 self._assign(worker)
             self._cluster.poll(_POLL_SECONDS, self._hear)
@@ -206,8 +212,11 @@ class Scheduler:
             while self._done:
                 yield self._done.popleft()
 
+    def drain(self, seconds: float) -> None:
+        """Takes nothing new, and gives what is under way so long. Then `run` returns, whatever is left."""
+        self._drain_until = self._clock() + seconds
+
     def _attend(self) -> None:
-        """Deals with what was heard and seen since the last time."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -224,7 +233,7 @@ class Scheduler:
     def _assign(self, worker: _Worker) -> None:
         if worker.task is not None or worker.ended is not None:
             return
-        if self._waiting:
+        if self._waiting and self._drain_until is None:
             worker.task, worker.encoding, worker.heard = self._waiting.popleft(), None, self._clock()
             worker.settling = False
             self._cluster.send(worker.number, worker.task)
@@ -286,9 +295,10 @@ class Scheduler:
         self._start(worker.number)
         if self._settings is not None:
             self._cluster.send(worker.number, self._settings)
+        self._quarantine.look_again()
         for task in left:
             suspect = worker.encoding if worker.task is not None and task.unit == worker.task.unit else None
-            self._waiting.appendleft(self._quarantine.retry(task, suspect, cause))
+            self._waiting.appendleft(self._quarantine.known(self._quarantine.retry(task, suspect, cause)))
 
     def _take_back(self, worker: _Worker) -> list[Task]:
         """What is left of a worker's tasks. What it said it had done, but has no receipt for, is taken back: it will be done

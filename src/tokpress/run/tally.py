@@ -8,7 +8,6 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterable
-from importlib.metadata import version
 from time import perf_counter
 
 from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
@@ -16,10 +15,10 @@ from tokpress.records import Receipt, Reject, RunFacts
 from tokpress.run import events
 from tokpress.run.events import Reporter
 from tokpress.run.messages import Advanced, Done
+from tokpress.run.versions import output_versions
 
 _EXAMPLES = 3
 _COUNTERS = ("input_bytes", "text_bytes", "docs", "tokens", "rejects")
-_PACKAGES = ("tokpress", "gigatoken", "tokenizers", "sentencepiece", "tiktoken", "pyarrow", "numpy")
 
 
 class Tally:
@@ -89,5 +88,5 @@ class Tally:
             workers=workers,
             threads=threads,
             python=platform.python_version(),
-            versions={package: version(package) for package in _PACKAGES},
+            versions=output_versions(),
         )

@@ -5,7 +5,7 @@ In: the plan and the receipts that exist. Out: a task for each unit that is not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -14,11 +14,10 @@ from tokpress.run.messages import Advanced, Task
 from tokpress.store.unfinished import Receipts
 
 
-def remaining_tasks(plan: Plan, receipts: Receipts) -> list[Task]:
-    """A task for every unit that is not finished, from its last receipt on."""
-    tasks = (
-        continued(Task(unit=unit, slices=slices), receipts.get(unit, [])) for unit, slices in enumerate(plan.units)
-    )
+def remaining_tasks(plan: Plan, receipts: Receipts, units: Iterable[int] | None = None) -> list[Task]:
+    """A task for every unit, or of these, that is not finished, from its last receipt on."""
+    chosen = range(len(plan.units)) if units is None else units
+    tasks = (continued(Task(unit=unit, slices=plan.units[unit]), receipts.get(unit, [])) for unit in chosen)
     return [task for task in tasks if task is not None]
 
 
@@ -50,3 +49,15 @@ def lost(heard: Advanced, task: Task, receipts: Sequence[Receipt]) -> Advanced:
         tokens=sum(receipt.tokens for receipt in kept) - heard.tokens,
         rejects=sum(receipt.bad_records for receipt in kept) - heard.rejects,
     )
+
+
+def one_by_one(tasks: Sequence[Task]) -> list[list[Task]]:
+    """One task after the other: which documents are the first N is known only when the units before are done."""
+    return [[task] for task in sorted(tasks, key=lambda task: task.unit)]
+
+
+def limited(task: Task, limit: int | None, receipts: Receipts) -> Task:
+    if limit is None:
+        return task
+    before = sum(receipt.counts.written for unit in range(task.unit + 1) for receipt in receipts.get(unit, []))
+    return msgspec.structs.replace(task, limit=max(limit - before, 0))

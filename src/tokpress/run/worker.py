@@ -11,6 +11,7 @@ import cProfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import perf_counter, process_time
 
 import msgspec
@@ -52,10 +53,12 @@ from tokpress.run.messages import (
     Task,
 )
 from tokpress.run.profiles import write_part
+from tokpress.run.quarantine import check_verdicts
 from tokpress.run.refused import encode_or_reject
 from tokpress.sources.base import Growing, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
+from tokpress.storage import open_run
 from tokpress.storage.base import Storage
 from tokpress.store.writer import ShardWriter, write_batch
 
@@ -167,6 +170,7 @@ class Worker:
         self._splitter = Splitter(config.split, self._job.inputs, settings.val_below)
         if self._engine.name != settings.engine:
             self._engine = engine_named(settings.engine, self._job.files, config.tokenizer, self._reference)
+        self._storage = open_run(self._storage, settings.run) if settings.run else self._storage
         self._gate = Gate(settings.room, self._lock) if settings.room else None
         self._shaper.spell_with(self._engine)
         audited = self._engine is not self._reference and config.check.audit_rate > 0
@@ -202,6 +206,7 @@ class Worker:
             keep=self._job.config.read.keep,
             masks=self._job.config.template.has_mask,
             before_receipt=self._check_reading,
+            before_create=None if self._settings.run is None else partial(check_verdicts, self._storage, task),
         )
         left, self._reading = task.limit, None
         try:

@@ -7,6 +7,8 @@ In: keys (`str`, never `Path`: a `Path` makes `s3://b` into `s3:/b`) and bytes. 
     directories  directories as descriptors: no link is followed where something is written
     lock         one writer a directory, held by the kernel
     mapped       a local file as memory
+    once         objects that are created once, by whoever comes first
+    fenced       a storage that can be closed to those who write through it
     memory       a dict, for tests and for trying things out
     object_store a bucket (S3, Google, Azure), or an https server to read from
     credentials  settings of the clouds that the client library does not find by itself
@@ -35,3 +37,12 @@ def open_storage(place: str | os.PathLike[str] | Storage) -> Storage:
     if not isinstance(place, Storage):
         raise TypeError(f"{place!r} is a {type(place).__name__}, no place of a store. Give its path.")
     return place
+
+
+def open_run(storage: Storage, run: str) -> Storage:
+    """To write into a store as one of several machines, as long as the run goes on."""
+    if not isinstance(storage, LocalStorage):
+        return storage
+    from tokpress.storage.fenced import FencedStorage
+
+    return FencedStorage(storage, f"run/{run}")

@@ -31,6 +31,10 @@ class Stat:
     version: str  # another one when the object was replaced or changed
 
 
+class WriteAgain(OSError):  # noqa: N818 - reads as what is to be done
+    """What was written does not count, and has to be written again from the last receipt on."""
+
+
 class Upload(ABC):
     """An object being written. Counts and hashes what goes in; exists under its key from `commit` on.
 

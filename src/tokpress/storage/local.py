@@ -18,7 +18,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import IO, TYPE_CHECKING, Any
 
-from tokpress.storage.base import Stat, Storage, Upload, parent_of
+from tokpress.storage.base import Stat, Storage, Upload, WriteAgain, parent_of
 from tokpress.storage.directories import open_own, opened, refuse_link
 from tokpress.storage.lock import WriterLock
 
@@ -30,7 +30,7 @@ _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
-class SyncFailed(OSError):  # noqa: N818 - reads as what happened
+class SyncFailed(WriteAgain):
     """The disk refused to keep what was written. The file was discarded: it has to be written again from the start."""
 
 
@@ -250,6 +250,20 @@ class LocalStorage(Storage):
         """Gives a directory another name, in one step; an empty one there gives way. A barrier is for the caller."""
         with self._place(source) as (before, old), self._place(target) as (after, new):
             self._os.replace(old, new, src_dir_fd=before, dst_dir_fd=after)
+
+    def rename_new(self, source: str, target: str) -> None:
+        """Gives a file another name, unless there is one of that name: then it raises FileExistsError."""
+        with self._place(source) as (before, old), self._place(target) as (after, new):
+            try:
+                self._os.link(old, new, src_dir_fd=before, dst_dir_fd=after)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                if os.path.lexists(self.local(target)):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.location(target)) from error
+                self._os.replace(old, new, src_dir_fd=before, dst_dir_fd=after)
+            else:
+                self._os.unlink(old, dir_fd=before)
 
     def remove_empty(self, prefix: str) -> None:
         """Removes a directory, unless something is in it."""

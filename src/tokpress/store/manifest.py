@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,10 +31,12 @@ from tokpress.records import (
     shard_name,
 )
 from tokpress.storage.base import Storage, checksum
+from tokpress.storage.once import create_or_read
 
 _NAME = r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*"  # more than dots
 _SAFE_PATH = re.compile(rf"({_NAME}/)?{_NAME}")
 
+_SHOWN_DIFFERENCES = 10
 _ALWAYS = frozenset(SHARD_FILES)
 _ORDINARY = _ALWAYS | {MASK, KEPT}
 
@@ -88,6 +91,19 @@ def write_manifest(storage: Storage, manifest: Manifest) -> Manifest:
     sealed = seal(msgspec.structs.replace(manifest, fingerprint=fingerprint(manifest)))
     storage.put(MANIFEST, encode(sealed))
     return sealed
+
+
+def create_manifest(storage: Storage, manifest: Manifest) -> Manifest:
+    """Unless another writer was first: then what it wrote, which has to say the same of the tokens."""
+    sealed = seal(msgspec.structs.replace(manifest, fingerprint=fingerprint(manifest)))
+    if create_or_read(storage, MANIFEST, encode(sealed)) == encode(sealed):
+        return sealed
+    found = read_manifest(storage)
+    if found.fingerprint != sealed.fingerprint:
+        raise StoreError(
+            f"{storage.location(MANIFEST)} was written by another machine, of other tokens. {verify_hint(storage)}"
+        )
+    return found
 
 
 def seal(manifest: Manifest) -> Manifest:
@@ -166,3 +182,25 @@ def _names(manifest: Manifest) -> list[str]:
         else:
             names += [shard.path(extension) for shard in entry.shards for extension in shard.files]
     return names
+
+
+def differences(old: Any, new: Any) -> str:
+    """What differs between two records, a line each; the first of them, if there are many."""
+    found = list(_differences(old, new))
+    shown = "".join(f"\n  {difference}" for difference in found[:_SHOWN_DIFFERENCES])
+    rest = len(found) - _SHOWN_DIFFERENCES
+    return shown + (f"\n  and {rest} more" if rest > 0 else "")
+
+
+def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys(), key=str):
+            yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else str(key))
+    elif isinstance(old, list) and isinstance(new, list):
+        if len(old) != len(new):
+            yield f"{where}: were {len(old)}, are {len(new)}"
+            return
+        for i, (before, now) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(before, now, f"{where}[{i}]")
+    elif old != new:
+        yield f"{where}: was {old}, is {new}"

@@ -7,6 +7,7 @@ needs: then `dtype` says so.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from tokpress.documents.splits import VAL, check_names
 from tokpress.records import (
     PLAN,
     REJECTS,
-    SHARDS,
     TOKENIZER,
     TRAIN,
     Audit,
@@ -29,6 +29,7 @@ from tokpress.records import (
     Receipt,
     RunFacts,
     Split,
+    rejects_name,
 )
 from tokpress.storage.base import Storage
 from tokpress.store.manifest import write_manifest
@@ -45,6 +46,7 @@ def seal_store(
     run: RunFacts,
     *,
     dtype: np.dtype[Any] | None = None,
+    write: Callable[[Storage, Manifest], Manifest] = write_manifest,
 ) -> Manifest:
     shards = [receipt for unit in range(len(plan.units)) for receipt in receipts[unit]]
     units = [sum((receipt.counts for receipt in receipts[unit]), Counts()) for unit in range(len(plan.units))]
@@ -66,10 +68,10 @@ def seal_store(
         rejects=dict(sorted(reasons.items())),
         parity=parity,
         audit=Audit(rate=audit_rate, docs=sum(receipt.audited for receipt in shards)),
-        files=_other_files(storage),
+        files=_other_files(storage, shards),
         run=run,
     )
-    return write_manifest(storage, manifest)
+    return write(storage, manifest)
 
 
 def _split(shards: list[Receipt]) -> Split:
@@ -84,8 +86,9 @@ def _split(shards: list[Receipt]) -> Split:
     )
 
 
-def _other_files(storage: Storage) -> dict[str, FileEntry]:
+def _other_files(storage: Storage, shards: list[Receipt]) -> dict[str, FileEntry]:
     """Everything but the token files, which the receipts cover, and the manifest, which covers itself."""
-    receipts = [key for key in storage.list(SHARDS) if key.endswith(".json")]
-    keys = [PLAN, *storage.list(TOKENIZER), *storage.list(REJECTS), *receipts]
+    rejects = {f"{REJECTS}/{rejects_name(receipt.unit, receipt.number)}" for receipt in shards if receipt.rejects}
+    receipts = {receipt.path("json") for receipt in shards}
+    keys = [PLAN, *storage.list(TOKENIZER), *sorted(rejects), *sorted(receipts)]
     return {key: FileEntry(storage.size(key), storage.checksum(key)) for key in keys}

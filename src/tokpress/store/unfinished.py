@@ -7,8 +7,7 @@ where its unit goes on; what has no receipt does not count. A store of another p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
@@ -19,6 +18,8 @@ from tokpress.records import (
     PLAN,
     QUARANTINE,
     REJECTS,
+    RUN,
+    RUN_RECORD,
     SHARDS,
     STDIN,
     TOKENIZER,
@@ -32,9 +33,9 @@ from tokpress.records import (
 )
 from tokpress.storage.base import Storage
 from tokpress.storage.lock import LOCK
-from tokpress.store.manifest import encode, find_record
+from tokpress.store.manifest import differences, encode, find_record
 
-_SHOWN_DIFFERENCES = 10
+_TRIES = 100
 _PREFIXES = ("", SHARDS, REJECTS, TOKENIZER)
 Receipts = dict[int, list[Receipt]]  # by unit, in order; of each number `train` last
 
@@ -99,26 +100,18 @@ def _receipt_keys(storage: Storage) -> list[str]:
     return [key for key in storage.list(SHARDS) if key.endswith(".json")]
 
 
-def differences(old: Any, new: Any) -> str:
-    """What differs between two records, a line each; the first of them, if there are many."""
-    found = list(_differences(old, new))
-    shown = "".join(f"\n  {difference}" for difference in found[:_SHOWN_DIFFERENCES])
-    rest = len(found) - _SHOWN_DIFFERENCES
-    return shown + (f"\n  and {rest} more" if rest > 0 else "")
-
-
-def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(old.keys() | new.keys(), key=str):
-            yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else str(key))
-    elif isinstance(old, list) and isinstance(new, list):
-        if len(old) != len(new):
-            yield f"{where}: were {len(old)}, are {len(new)}"
-            return
-        for i, (before, now) in enumerate(zip(old, new, strict=True)):
-            yield from _differences(before, now, f"{where}[{i}]")
-    elif old != new:
-        yield f"{where}: was {old}, is {new}"
+def end_run(storage: Storage) -> None:
+    """Nothing can be written any more for the run of several machines that is under way, if there is one."""
+    if not storage.exists(RUN_RECORD) and RUN not in storage.children():
+        return
+    for _ in range(_TRIES):
+        try:
+            storage.delete_prefix(RUN)
+            break
+        except OSError:  # somebody put something there just then
+            continue
+    storage.delete(RUN_RECORD)
+    storage.barrier("")
 
 
 def begin(storage: Storage, plan: Plan, files: TokenizerFiles) -> None:
@@ -130,6 +123,7 @@ def begin(storage: Storage, plan: Plan, files: TokenizerFiles) -> None:
     storage.anchor()
     storage.delete(MANIFEST)
     storage.barrier("")
+    end_run(storage)
     receipts = _receipt_keys(storage)
     for key in receipts:
         storage.delete(key)
@@ -158,7 +152,11 @@ def complete(storage: Storage, files: TokenizerFiles) -> None:
             storage.put(key, data)
 
 
-def read_receipts(storage: Storage) -> Receipts:
+def read_receipts(storage: Storage, units: Iterable[int] | None = None) -> Receipts:
+    """Of all units that were begun, or of those among these."""
+    if units is not None:
+        some = {unit: unit_receipts(storage, unit) for unit in units}
+        return {unit: known for unit, known in some.items() if known}
     found: defaultdict[int, dict[tuple[str, int], Receipt]] = defaultdict(dict)
     for key in _receipt_keys(storage):
         receipt = _find_receipt(storage, key)

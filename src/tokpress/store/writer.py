@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokpress.batches import DocumentBatch, count
+from tokpress.errors import StoreError
 from tokpress.records import (
     KEPT,
     MASK,
@@ -33,7 +34,8 @@ from tokpress.records import (
     shard_name,
 )
 from tokpress.storage.base import Storage, Upload, parent_of
-from tokpress.store.manifest import encode
+from tokpress.storage.once import create_or_read
+from tokpress.store.manifest import differences, encode
 
 if TYPE_CHECKING:
     from tokpress.store.kept import KeptWriter
@@ -114,9 +116,13 @@ class ShardWriter:
         keep: Sequence[str] = (),
         masks: bool = False,
         before_receipt: Callable[[], None] = lambda: None,
+        before_create: Callable[[], None] | None = None,
     ) -> None:
         """`splits` are the names for the numbers in a batch; more may come while it is written. The first is `train`.
-        `before_receipt` raises if what was appended must not be vouched for."""
+
+        `before_receipt` raises if what was appended must not be vouched for. `before_create`: others may write the same
+        shards. It is called when a receipt is about to be; that is never replaced, and one that is there has to be equal.
+        """
         self._storage = storage
         self._unit = unit
         self._shard_bytes = shard_bytes
@@ -125,6 +131,7 @@ class ShardWriter:
         self._keep = keep
         self._masks = masks
         self._before_receipt = before_receipt
+        self._before_create = before_create
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
         self._last: Future[None] | None = None
         self.receipts: list[Receipt] = []  # of all shards that were closed; of each number `train` last
@@ -222,7 +229,21 @@ class ShardWriter:
             raise
         self._storage.barrier(*{parent_of(file.key) for file in files})
         for receipt in receipts:
-            self._storage.put(receipt.path("json"), encode(receipt))
+            self._put(receipt)
+
+    def _put(self, receipt: Receipt) -> None:
+        key, data = receipt.path("json"), encode(receipt)
+        if self._before_create is None:
+            self._storage.put(key, data)
+            return
+        self._before_create()
+        found = create_or_read(self._storage, key, data)
+        if found != data:
+            raise StoreError(
+                f"{self._storage.location(key)} was written by another machine and says otherwise:"
+                f"{differences(msgspec.json.decode(found), msgspec.json.decode(data))}\n"
+                "Both cannot be right, so nothing goes on. Are the inputs the same everywhere? Begin anew: --overwrite"
+            )
 
     def _wait(self) -> None:
         if self._last is not None:

@@ -18,8 +18,7 @@ from tokpress.run.budget import callers_memory
 from tokpress.run.clusters.base import Ended, Hear, Usage
 from tokpress.run.messages import Job, Order, Prepared, Reply
 from tokpress.run.worker import Worker
-from tokpress.storage.base import Storage
-from tokpress.storage.local import SyncFailed
+from tokpress.storage.base import Storage, WriteAgain
 
 
 class InlineCluster:
@@ -51,7 +50,7 @@ class InlineCluster:
         try:
             while self._orders and self._worker is not None:
                 self._worker.obey(self._orders.popleft(), say)
-        except SyncFailed as error:
+        except WriteAgain as error:
             self.stop(0)
             hear(0, Ended(str(error)))
 
@@ -62,7 +61,7 @@ class InlineCluster:
         worker, self._worker = self._worker, None
         self._orders.clear()
         if worker is not None:
-            with suppress(SyncFailed):
+            with suppress(WriteAgain):
                 worker.settle(lambda _: None)
 
     def usage(self) -> Usage:

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from tokpress.errors import TokpressError
 from tokpress.run.messages import Failed, Job, Order, Reply, decode_order, encode
 from tokpress.storage import open_storage
-from tokpress.storage.local import SyncFailed
+from tokpress.storage.base import WriteAgain
 
 PANICKED = 70  # exit code of a worker in which a library written in Rust gave up; it has said why itself
 SYNC_FAILED = 74  # exit code of a worker whose disk refused to sync
@@ -37,7 +37,7 @@ def main() -> None:
                 _serve(job, orders, say, gate=int(sys.argv[2]))
     except BrokenPipeError:
         return  # the coordinator is gone
-    except SyncFailed:
+    except WriteAgain:
         sys.exit(SYNC_FAILED)  # what was not written is written again, by a fresh worker
     except (TokpressError, OSError) as error:
         say(Failed.of(error))
