@@ -212,6 +212,20 @@ class TestDamage:
         self.read_all(copy, verify="first-touch")
 
 
+class TestNumbers:
+    def test_negative_ones_count_from_the_end(self, store: tokpress.Store) -> None:
+        data = Data(store, seq_len=SEQ_LEN, output="numpy")
+        assert data.batch([-1, 0])["input_ids"].tolist() == [
+            data[-1]["input_ids"].tolist(),
+            data[0]["input_ids"].tolist(),
+        ]
+
+    @pytest.mark.parametrize("numbers", [[1.5], ["a"], [None], None, [2**70], [True]])
+    def test_what_is_no_whole_number_is_a_type_error(self, store: tokpress.Store, numbers: Any) -> None:
+        with pytest.raises(TypeError, match="Give whole numbers"):
+            Data(store, seq_len=SEQ_LEN, output="numpy").batch(numbers)
+
+
 class TestMistakes:
     @pytest.mark.parametrize(
         ("options", "message"),

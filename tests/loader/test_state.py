@@ -11,6 +11,7 @@ import pytest
 
 import tokpress
 from tokpress.errors import UsageError
+from tokpress.loader.state import read_state
 
 from .conftest import SEQ_LEN, build, make_texts
 
@@ -154,3 +155,10 @@ class TestRefused:
         with pytest.raises(UsageError):
             loader.load_state_dict(self.state(data))
         assert loader.state_dict() == before
+
+
+class TestNoState:
+    @pytest.mark.parametrize("state", [None, 5, "x", b"x", [], {}, {"version": 1}, {"version": 1, 3: 4}])
+    def test_what_no_loader_wrote_is_refused_in_our_words(self, state: Any) -> None:
+        with pytest.raises(UsageError, match="Give load_state_dict what state_dict returned"):
+            read_state(state)

@@ -14,6 +14,7 @@ In: arguments. Out: text for people on standard error, results on standard outpu
 
 from __future__ import annotations
 
+import io
 import shlex
 import signal
 import sys
@@ -87,6 +88,11 @@ def _exit_code() -> int:
     from tokpress.errors import TokpressError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped by a scheduler: the same as Ctrl-C
+    for stream in (sys.stdout, sys.stderr):
+        if (
+            isinstance(stream, io.TextIOWrapper) and stream.errors == "strict"
+        ):  # a C locale cannot write every character
+            stream.reconfigure(errors="backslashreplace")
     try:
         return tokpress.main(standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -71,6 +71,10 @@ def _read(path: Path, dtype: np.dtype[Any]) -> TokenFile:
     if words.is_file():
         width = words.read_text(errors="replace").partition("\n")[0].rpartition("|")[2]
         dtype = np.dtype(f"<u{width}") if width in ("2", "4") else dtype
+    if index.stat().st_size % 8:
+        raise InputError(
+            f"{index} is no list of numbers of 8 bytes: it is cut off, or something was added. Copy it again."
+        )
     ends = np.fromfile(index, "<u8").astype(np.int64)
     tokens, last = count_ids(path, dtype), int(ends[-1]) if len(ends) else 0
     if last != tokens or (ends < 0).any() or (ends[1:] < ends[:-1]).any():

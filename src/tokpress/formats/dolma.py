@@ -100,8 +100,11 @@ def _read(path: Path, dtype: np.dtype[Any]) -> TokenFile:
 
 
 def _ends(table: Path) -> Int64s:
-    with pa.CompressedInputStream(pa.OSFile(str(table)), "gzip") as stream:
-        data = stream.read()
+    try:
+        with pa.CompressedInputStream(pa.OSFile(str(table)), "gzip") as stream:
+            data = stream.read()
+    except OSError as error:
+        raise InputError(f"{table} cannot be unpacked: {error}. Copy it again.") from error
     if not data:
         return np.empty(0, np.int64)
     try:

@@ -114,6 +114,8 @@ def _read(path: Path) -> TokenFile:
     dtype = _WIDTHS[code]
     if len(data) < _HEADER.size + 12 * sequences + 8 * documents or not documents:
         raise InputError(f"{index} is cut off: it should list {sequences:,} sequences. Copy it again.")
+    if rest := len(data) - _HEADER.size - 12 * sequences - 8 * documents:
+        raise InputError(f"{index} has {rest:,} bytes behind its end: it is not what was written. Copy it again.")
     after_lengths = _HEADER.size + 4 * sequences
     after_pointers = after_lengths + 8 * sequences
     lengths = np.frombuffer(data[_HEADER.size : after_lengths], "<i4").astype(np.int64)

@@ -16,15 +16,15 @@ import msgspec
 
 from tokpress.errors import UsageError
 from tokpress.live.window import Place
-from tokpress.records import Input
+from tokpress.records import Count, Input
 
 VERSION = 1
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     live: int = VERSION
-    samples: int  # delivered, by all ranks together; what was only prefetched does not count
-    step: int
+    samples: Count  # delivered, by all ranks together; what was only prefetched does not count
+    step: Count
     place: Place  # where the next sample begins
     inputs: str  # digest of their names and sizes: they may lie in another directory
     tokenizer: str  # fingerprint
@@ -36,11 +36,15 @@ class LiveState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def read_state(values: Mapping[str, Any]) -> LiveState:
+    if not isinstance(values, Mapping):
+        raise UsageError(
+            f"a {type(values).__name__} is not the state of a LiveDataset. Give load_state_dict what state_dict returned."
+        )
     try:
         if values.get("live") != VERSION:
             raise msgspec.ValidationError(f"its version is {values.get('live')!r}, not {VERSION}")
         return msgspec.convert(dict(values), LiveState)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, TypeError) as error:  # a key that is no text
         raise UsageError(
             f"this is not the state of a LiveDataset: {error}. Give load_state_dict what state_dict returned."
         ) from None

@@ -14,18 +14,18 @@ import numpy as np
 from tokpress.batches import Ids, Int64s, TextBatch, TokenBatch
 from tokpress.errors import InputError
 from tokpress.loader.memory.ranges import Segments, cut_at_documents
-from tokpress.records import EMPTY
+from tokpress.records import EMPTY, Count
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a sequence begins: a token of a document of the inputs. From here on they are read again."""
 
-    epoch: int = 0
-    input: int = 0  # index of the file
-    position: int = 0  # of the document there: byte offset of its record, or row
-    skip: int = 0  # tokens of the document that stand before
-    doc: int = 0  # documents before it, in this epoch
-    rejects: int = 0  # bad records before it, in this epoch
+    epoch: Count = 0
+    input: Count = 0  # index of the file
+    position: Count = 0  # of the document there: byte offset of its record, or row
+    skip: Count = 0  # tokens of the document that stand before
+    doc: Count = 0  # documents before it, in this epoch
+    rejects: Count = 0  # bad records before it, in this epoch
 
 
 class Window:

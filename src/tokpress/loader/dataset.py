@@ -107,15 +107,26 @@ class PretokenizedDataset:
 
     def __getitems__(self, indices: Sequence[int]) -> list[Batch]:
         """Several sequences at once; what torch's `DataLoader` asks for, if a dataset has it."""
-        sequences = np.asarray(indices, np.int64)
+        sequences = self._numbers(indices)
         arrays = make_batches(self.layout, [self.ranges(sequences)], len(sequences), batches=len(sequences))
         return list(cut_rows(arrays, len(sequences), self.as_tensors))
 
     def batch(self, indices: Sequence[int] | Int64s) -> Batch:
         """The fields of these sequences, a row each; `cu_seqlens` for all rows laid end to end."""
-        sequences = np.asarray(indices, np.int64).reshape(-1)
+        sequences = self._numbers(indices)
         arrays = make_batches(self.layout, [self.ranges(sequences)], len(sequences))
         return next(cut_batches(arrays, 1, self.as_tensors))
+
+    def _numbers(self, indices: Sequence[int] | Int64s) -> Int64s:
+        """Of sequences as a caller gives them: whole numbers, negative ones from the end."""
+        given = np.asarray(indices).reshape(-1)
+        if len(given) and given.dtype.kind not in "iu":
+            raise TypeError(f"{str(indices)[:80]} are no numbers of sequences. Give whole numbers.")
+        sequences: Int64s = given.astype(np.int64)
+        outside = sequences[(sequences < -len(self)) | (sequences >= len(self))]
+        if len(outside):
+            raise IndexError(f"sequence {outside[0]} is outside this dataset's {len(self):,} sequences")
+        return np.where(sequences < 0, sequences + len(self), sequences)
 
     def ranges(self, sequences: Int64s, rows: Int64s | None = None) -> SourceRanges:
         """Which tokens sequence `sequences[k]` brings to row `rows[k]`, which rise; or to row k."""

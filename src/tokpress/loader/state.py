@@ -8,15 +8,17 @@ none of those.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from tokpress.errors import UsageError
 from tokpress.hashing import Words
+from tokpress.records import Count
 
 VERSION = 1
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class SourceState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,21 +27,21 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     fingerprint: str  # of the store
     split: str
     packing: str
-    seq_len: int
-    sequences: int
+    seq_len: Count
+    sequences: Count
 
 
 class StageState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    start: int
-    weights: dict[str, int]
+    start: Count
+    weights: dict[str, Count]
 
 
 class BatchState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From `sample` (and `step`) on, a step of all ranks together has `size` samples."""
 
-    sample: int
-    step: int
-    size: int
+    sample: Count
+    step: Count
+    size: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 
     def first_sample(self, step: int) -> int:
         """Where a step begins."""
@@ -48,9 +50,11 @@ class BatchState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = VERSION
-    samples: int  # delivered to the training loop, by all ranks; what was only prefetched does not count
-    step: int  # of all ranks together; they deliver one batch each
-    digest: str  # over all samples delivered, 16 hexadecimal digits; equal histories have equal ones
+    samples: Count  # delivered to the training loop, by all ranks; what was only prefetched does not count
+    step: Count  # of all ranks together; they deliver one batch each
+    digest: Annotated[
+        str, msgspec.Meta(pattern="^[0-9a-f]{16}$")
+    ]  # over all samples delivered, 16 hexadecimal digits; equal histories have equal ones
     seed: int
     shuffle: str
     sources: dict[str, SourceState]
@@ -63,14 +67,22 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read_state(values: Mapping[str, Any]) -> State:
+    if not isinstance(values, Mapping):
+        raise UsageError(
+            f"a {type(values).__name__} is not a loader's state. Give load_state_dict what state_dict returned."
+        )
     if values.get("version") != VERSION:
         raise UsageError(
             f"this is not the state of a tokpress loader of version {VERSION}: its version is {values.get('version')!r}. "
             "Give load_state_dict what state_dict returned."
         )
     try:
-        return msgspec.convert(dict(values), State)
-    except msgspec.ValidationError as error:
+        state = msgspec.convert(dict(values), State)
+        unknown = {name for stage in state.stages for name in stage.weights} - state.sources.keys()
+        if unknown:
+            raise msgspec.ValidationError(f"it mixes {sorted(unknown)[0]!r}, which is no source of it")
+        return state
+    except (msgspec.ValidationError, TypeError) as error:  # a key that is no text
         raise UsageError(
             f"this is not a loader's state: {error}. Give load_state_dict what state_dict returned."
         ) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from stat import S_ISREG
@@ -61,6 +62,8 @@ def discover(
 
 def _expand(argument: str, config: ReadConfig, left_out: LeftOut) -> list[str]:
     if argument == STDIN:
+        if sys.stdin is None:
+            raise UsageError("there is no standard input: it is closed. Name files, or leave it open.")
         return [STDIN]
     if Path(argument).is_dir():
         above = frozenset(Path(argument).resolve().parents)
@@ -120,6 +123,11 @@ def _data_files(directory: Path) -> Iterator[str]:
 
 def _describe(path: str, config: ReadConfig) -> Input:
     if not path.isprintable() and "\udc80" <= max(path) <= "\udcff":
+        if sys.getfilesystemencoding() != "utf-8":
+            raise UsageError(
+                f"{path!a}: this Python takes names for {sys.getfilesystemencoding()}, as the locale says. Run it with "
+                "PYTHONUTF8=1, or with a locale like C.UTF-8."
+            )
         raise UsageError(f"{path!a}: the name of this file is not UTF-8 and cannot be stored. Rename it.")
     by_name, compression = _format_and_compression(path)
     kind = by_name
