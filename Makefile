@@ -16,6 +16,8 @@ help:
 	@echo "make check    lint, types, formatting"
 	@echo "make compat   other trainers' own readers on our exports, in an environment of their own"
 	@echo "make native   the compiled SentencePiece encoder, where there is a C++ compiler (demo and test do it, too)"
+	@echo "make native-exact  the native encoder beside the library, hours of it; and faults put into it, which must be noticed"
+	@echo "make native-fuzz   the native encoder under libFuzzer, ASan and UBSan; an hour each for loading and encoding"
 	@echo "make crash    kills and faults, hundreds of them; half an hour"
 	@echo "make attack   every attack of the table in tests/attack, and what must come of it"
 	@echo "make share    several machines write one store: a hundred of each story; an hour"
@@ -69,6 +71,13 @@ share: $(READY)
 
 mutate: $(READY) native
 	$(BIN)/python tests/mutations/run.py
+
+native-exact: $(READY) native
+	TOKPRESS_NATIVE_WHOLE=1 $(BIN)/pytest tests/native --numprocesses auto --timeout 14400
+	$(BIN)/python tests/native/mutate.py
+
+native-fuzz: $(READY) native
+	$(BIN)/python tests/native/fuzzing.py --seconds $(or $(FUZZ_SECONDS),3600)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

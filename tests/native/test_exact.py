@@ -75,6 +75,17 @@ class TestCharacters:
             for mark in beside if WHOLE else beside[:3]:
                 assert_equal(variant(name), [f"{chr(code)}{mark}" for code in part], starts=False)
 
+    @pytest.mark.parametrize("name", ["unigram-nmt_nfkc", "bpe-spaces-kept"] if WHOLE else ["unigram-nmt_nfkc"])
+    def test_where_a_block_ends(self, name: str) -> None:
+        """A mark, a run of spaces, a symbol at each place around the 32 and 64 bytes that are looked at together."""
+        texts = [
+            "x" * before + part + "y" * after
+            for before in range(100)
+            for part in ("e\u0301", "  ", " \u3000", "é", "漢", "<user>", "\t\n ", "\x01", "ﬁ")
+            for after in (0, 1, 33, 70)
+        ]
+        assert_equal(variant(name), texts)
+
 
 class TestScores:
     """Unigram models add scores in 32-bit floats over the whole text, and take them away beyond 1e5."""
@@ -107,12 +118,17 @@ class TestScores:
         texts = ["".join(rng.choices("ab ", k=rng.randrange(1, 400))) for _ in range(300)]
         assert_equal(write_model(pieces, model_type=1, byte_fallback=False), texts)
 
+    def test_that_cancel_out(self) -> None:
+        """On the way through "ab" the sum is 1,000, and what is small in the score before it is rounded away."""
+        pieces = [("a", 1000.0, NORMAL), ("b", -1000.0, NORMAL), ("ab", 1e-5, NORMAL), ("c", -2e-5, NORMAL)]
+        model = write_model([*RESERVED, *pieces], model_type=1, byte_fallback=False, prefix=False)
+        assert_equal(model, ["c" * before + "ab" for before in range(50)])
+
     def test_of_merges_that_are_equal_or_zero(self) -> None:
         pieces = [
             ("ab", -0.0, NORMAL),
             ("bc", 0.0, NORMAL),
             ("ca", 0.0, NORMAL),
-            ("abc", 1.5, NORMAL),
             ("bb", -1.0, NORMAL),
         ]
         singles = [(char, -9.0, NORMAL) for char in "ac▁"]  # b is no piece itself, but a part of some
