@@ -119,7 +119,7 @@ void Encoder::flush(const Segment* segments, uint32_t count, float& score, Worke
 // Not kept, or kept but not to be trusted with this score.
 void Encoder::missed(const Segment& segment, float& score, Worker& worker, Output& out) const {
   const bool is_short = segment.size <= Cache::kShortBytes;
-  if (std::fabs(score) > Unigram::kReset) score = 0;  // only one position is open at a cut
+  if (std::fabs(score) > Unigram::kReset) score = 0;  // one position is open at a cut; `follow` would do it, too
   Answer answer;
   if (is_short && !model_.bpe) {
     if (const Cache::Entry* entry = worker.cache.find(segment.key, segment.size)) {

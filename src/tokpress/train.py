@@ -39,12 +39,19 @@ def train_tokenizer(
     text_field: str = "text",
     separator: str | None = None,
     max_doc_bytes: int | str = ReadConfig().max_doc_bytes,
+    overwrite: bool = False,
 ) -> Path:
-    """Trains on about `sample_size` bytes drawn from all over the inputs; returns the path of the file written."""
+    """Trains on about `sample_size` bytes drawn from all over the inputs; returns the path of the file written. A file that
+    is there is not replaced unless `overwrite` says so: stores may have been made with it."""
     path = Path(out)
     expected = ".json" if model == "bpe" else ".model"
     if path.suffix != expected:
         raise UsageError(f"--out {path}: a {model} tokenizer is a {expected} file. Name it like tokenizer{expected}.")
+    if path.exists() and not overwrite:
+        raise UsageError(
+            f"--out {path} is there already, and other ids would come of the same name. "
+            "Give the new tokenizer another name, or replace this one: --overwrite"
+        )
     # A tokenizer.json has no place to say which token ends a document.
     companion = json.dumps({"eos_token": special_tokens[0]}).encode() if model == "bpe" and special_tokens else None
     if companion is not None:
@@ -64,6 +71,17 @@ def train_tokenizer(
     if companion is not None:
         beside.put(_COMPANION, companion)
     return path
+
+
+def tokens_in(path: Path) -> int:
+    """How many tokens a tokenizer has: fewer than were asked for, if the text did not have more to give."""
+    if path.suffix == ".json":
+        import tokenizers
+
+        return int(tokenizers.Tokenizer.from_file(str(path)).get_vocab_size())
+    import sentencepiece
+
+    return int(sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes()).get_piece_size())
 
 
 def _refuse_to_share(path: Path, companion: bytes) -> None:

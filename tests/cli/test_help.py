@@ -59,7 +59,7 @@ FLAGS = {
     ],
     "train-tokenizer": [
         "INPUTS",
-        *("--vocab-size", "--out", "--model", "--pattern", "--special-token", "--sample-size", *READING),
+        *("--vocab-size", "--out", "--model", "--pattern", "--special-token", "--sample-size", "--overwrite", *READING),
     ],
     "demo": ["--out"],
 }

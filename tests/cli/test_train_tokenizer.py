@@ -27,6 +27,26 @@ class TestTrainTokenizer:
         store = tokpress.open(tmp_path / "store")
         assert [store.text(i) for i in range(len(TEXTS))] == TEXTS
 
+    @pytest.mark.parametrize(("model", "name"), [("bpe", "t.json"), ("sp-unigram", "t.model")])
+    def test_fewer_tokens_than_asked_for_are_said(
+        self, cli: Cli, source: Path, tmp_path: Path, model: str, name: str
+    ) -> None:
+        result = cli("train-tokenizer", source, "--vocab-size", 5000, "--model", model, "--out", tmp_path / name)
+        assert result.code == 0, result.err
+        vocab_size = tokpress.ParallelTokenizer(tmp_path / name).engine.info.vocab_size
+        assert vocab_size < 5000
+        assert f"{vocab_size:,} tokens, not 5,000" in result.err
+
+    def test_a_file_that_is_there_is_replaced_only_if_asked_for(self, cli: Cli, source: Path, tmp_path: Path) -> None:
+        out = tmp_path / "t.json"
+        out.write_text("{}")
+        refused = cli("train-tokenizer", source, "--vocab-size", 320, "--out", out)
+        assert (refused.code, out.read_text()) == (2, "{}")
+        assert "is there already" in refused.err
+        assert "--overwrite" in refused.err
+        assert cli("train-tokenizer", source, "--vocab-size", 320, "--overwrite", "--out", out).code == 0
+        assert len(out.read_bytes()) > 1000
+
     def test_a_separator_is_unescaped(self, cli: Cli, tmp_path: Path) -> None:
         source, out = tmp_path / "all.txt", tmp_path / "tokenizer.json"
         source.write_text("\n\n".join(["some words"] * 50))

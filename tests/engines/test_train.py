@@ -137,9 +137,12 @@ class TestBytePairs:
             train()
         assert "chat_template" in other.read_text()
 
-    def test_training_again_replaces_both_files(self, train: Train) -> None:
-        train(special_tokens=["<a>"])
-        path = train(special_tokens=["<b>"])
+    def test_training_again_replaces_both_files_if_it_may(self, train: Train) -> None:
+        path = train(special_tokens=["<a>"])
+        with pytest.raises(UsageError, match=r"is there already.*--overwrite"):
+            train(special_tokens=["<b>"])
+        assert json.loads(path.with_name("tokenizer_config.json").read_text()) == {"eos_token": "<a>"}
+        train(special_tokens=["<b>"], overwrite=True)
         assert json.loads(path.with_name("tokenizer_config.json").read_text()) == {"eos_token": "<b>"}
 
 
@@ -154,7 +157,7 @@ class TestSentencePiece:
     def test_the_model_is_of_the_kind_that_was_asked_for(self, train: Train) -> None:
         scores = []
         for model in ("sp-bpe", "sp-unigram"):
-            processor = sentencepiece.SentencePieceProcessor(model_file=str(train(model)))
+            processor = sentencepiece.SentencePieceProcessor(model_file=str(train(model, out=model)))
             scores.append(processor.GetScore(processor.GetPieceSize() - 1))
         assert scores[0] == int(scores[0])  # a BPE's scores are ranks
         assert scores[1] != int(scores[1])  # a unigram model's are log probabilities

@@ -44,15 +44,8 @@ def main() -> None:
         copy, build, package = (Path(directory) / name for name in ("native", "build", "package"))
         shutil.copytree(ROOT / "native", copy, ignore=shutil.ignore_patterns("build"))
         shutil.copytree(ROOT / "native/tokpress_native", package / "tokpress_native")
-        configure = [
-            "cmake",
-            "-S",
-            copy,
-            "-B",
-            build,
-            "-DCMAKE_BUILD_TYPE=Release",
-            f"-DPython_EXECUTABLE={sys.executable}",
-        ]
+        settings = ["-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={sys.executable}"]
+        configure = ["cmake", "-S", str(copy), "-B", str(build), *settings]
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
         if test(build, package, "not Mistral"):
             sys.exit("the tests fail as it is")

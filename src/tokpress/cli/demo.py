@@ -47,7 +47,9 @@ def command(out: str) -> None:
 
     console.rule("1. tokpress train-tokenizer")
     began = perf_counter()
-    tokenizer = train_tokenizer(inputs, out=work / "tokenizer.json", vocab_size=_VOCAB_SIZE, sample_size="4MB")
+    tokenizer = train_tokenizer(
+        inputs, out=work / "tokenizer.json", vocab_size=_VOCAB_SIZE, sample_size="4MB", overwrite=True
+    )
     console.print(f"{_VOCAB_SIZE:,} tokens trained in {perf_counter() - began:.1f} s: {safe(tokenizer)}")
 
     console.rule("2. tokpress build")

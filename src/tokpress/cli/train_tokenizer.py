@@ -43,15 +43,21 @@ Examples:
     help="Repeatable; of a bpe tokenizer the first one is its EOS.",
 )
 @click.option("--sample-size", type=Size(), default="100MB", show_default=True, help="Text to train on; bounds memory.")
+@click.option("--overwrite", is_flag=True, help="Replace --out if it is there.")
 @read_options
 def command(inputs: tuple[str, ...], **options: Any) -> None:
     """Train a tokenizer on text drawn from all over INPUTS, and write it to --out."""
     from tokpress.cli.show import err_console, safe
-    from tokpress.train import train_tokenizer
+    from tokpress.train import tokens_in, train_tokenizer
 
     console = err_console()
     with console.status(f"training {options['vocab_size']:,} tokens"):
         path = train_tokenizer(list(inputs), **options)
+    if (made := tokens_in(path)) < options["vocab_size"]:
+        asked = f"{options['vocab_size']:,}"
+        console.print(
+            f"[yellow]{made:,} tokens, not {asked}:[/] the text has no more to give. Train on more: --sample-size"
+        )
     shown = safe(path)
     console.print(f"Written to [bold]{shown}[/]. Use it: [bold]tokpress build ... --tokenizer {shown} --out tokens[/]")
     click.echo(path)
