@@ -43,6 +43,9 @@ TYPED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "date": (["--date", "2026-01-02"], {"date": "2026-01-02"}),
     "loss": (["--loss", "last"], {"loss": "last"}),
     "template": (["--template", __file__], {"template": __file__}),
+    "per_turn": (["--per-turn"], {"per_turn": True}),
+    "mask_thinking": (["--mask-thinking"], {"mask_thinking": True}),
+    "mask_tool_calls": (["--mask-tool-calls"], {"mask_tool_calls": True}),
     "keep_empty_loss": (["--keep-empty-loss"], {"keep_empty_loss": True}),
     "max_length": (["--max-length", "9"], {"max_length": 9}),
     "overlong": (["--overlong", "drop"], {"overlong": "drop"}),
@@ -227,7 +230,7 @@ class TestSameOptions:
     @pytest.mark.parametrize(
         ("command", "required", "function"),
         [
-            (export_command, ["--to", "npy", "--out", "o"], tokpress.export),
+            (export_command, ["--out", "o"], tokpress.export),
             (import_command, ["--from", "dolma", "--tokenizer", "t", "--out", "o"], tokpress.import_tokens),
             (build_command, ["--tokenizer", "t", "--out", "o"], tokpress.build),
             (pack_command, ["--seq-len", "10"], tokpress.pack),

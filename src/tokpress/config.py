@@ -180,6 +180,12 @@ class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
             "always",
         ),
     ] = None
+    per_turn: Annotated[
+        bool,
+        Option("Chats: a sequence for each answer, the chat up to it; only that answer is in the loss.", "changed"),
+    ] = False
+    mask_thinking: Annotated[bool, Option("Chats: no loss on <think> parts of answers.", "changed")] = False
+    mask_tool_calls: Annotated[bool, Option("Chats: no loss on tool calls in answers.", "changed")] = False
     keep_empty_loss: Annotated[
         bool, Option("Keep records of which nothing is in the loss; else rejects.", "always")
     ] = False

@@ -68,6 +68,9 @@ class BuildOptions(LiveOptions, total=False):
     date: str | None
     template: PathLike | None
     loss: LossChoice | None
+    per_turn: bool
+    mask_thinking: bool
+    mask_tool_calls: bool
     keep_empty_loss: bool
     max_length: int | None
     overlong: OverlongChoice

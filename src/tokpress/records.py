@@ -297,6 +297,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     python: str = _absent()
     versions: dict[str, str] = _absent()  # of the packages that decide the output
     tokpress: str = _absent()  # the version that imported it
+    tokenizer: str | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # as it was given: a path, which may be gone, a hub id, or a name
 
     @property
     def is_import(self) -> bool:

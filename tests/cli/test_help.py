@@ -20,7 +20,15 @@ READING = ["--format", "--text-field", "--separator", "--max-doc-bytes"]
 SUPERVISED = [
     *("--prompt-field", "--completion-field", "--prompt-separator"),
     *("--messages-field", "--tools-field", "--chat-template", "--date"),
-    *("--template", "--loss", "--keep-empty-loss", "--no-keep-empty-loss", "--max-length", "--overlong"),
+    *("--template", "--loss", "--per-turn", "--no-per-turn", "--mask-thinking", "--no-mask-thinking"),
+    *(
+        "--mask-tool-calls",
+        "--no-mask-tool-calls",
+        "--keep-empty-loss",
+        "--no-keep-empty-loss",
+        "--max-length",
+        "--overlong",
+    ),
     *("--val-fraction", "--val-docs", "--split-field", "--val-inputs", "--split-key", "--split-seed"),
 ]
 FLAGS = {
@@ -41,12 +49,14 @@ FLAGS = {
     "inspect": ["STORE", "--doc", "--seq", "--seq-len", "--split", "--json"],
     "verify": ["STORE", "--deep", "--deep-docs", "--json"],
     "export": [
-        *("STORE", "--to", "--out", "--split", "--seq-len", "--max-length", "--method"),
+        *("STORE", "--to", "--for", "--lossy", "--out", "--split", "--seq-len", "--max-length", "--method"),
         *("--overlap", "--keep-last", "--long-docs", "--padding-side", "--truncation-side"),
-        *("--dtype", "--merge", "--copy", "--overwrite", "--workers", "--json"),
+        *("--dtype", "--merge", "--file-tokens", "--min-files", "--tokenizer-name", "--keep"),
+        *("--copy", "--overwrite", "--workers", "--json"),
     ],
     "import": [
-        *("PATHS", "--from", "--tokenizer", "--out", "--eos-token", "--dtype", "--copy", "--overwrite", "--json"),
+        *("PATHS", "--from", "--tokenizer", "--out", "--val", "--eos-token"),
+        *("--dtype", "--copy", "--overwrite", "--json"),
     ],
     "bench": [
         *("tokenizer", "INPUTS", "--tokenizer", *READING, "--json"),
@@ -57,6 +67,7 @@ FLAGS = {
         *("SCRIPT", "--tokenizer", "--inputs", "--step-ms", "--seq-len", "--batch-size", "--workers", "--steps"),
         *(*READING, "--plot", "--json"),
     ],
+    "check-resume": ["SCRIPT", "--stop-after", "--keep", "--json"],
     "train-tokenizer": [
         "INPUTS",
         *("--vocab-size", "--out", "--model", "--pattern", "--special-token", "--sample-size", "--overwrite", *READING),

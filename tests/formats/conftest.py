@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tokpress
+from tokpress.formats import raw
 
 from .stores import Lengths, furnish, template
 
@@ -19,6 +20,14 @@ MakeStore = Callable[..., tokpress.Store]
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return template(tmp_path_factory.mktemp("formats") / "template")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_files() -> Iterator[None]:
+    """The shards of these tests hold a few tokens: each is a file of its own all the same, unless a test is about that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(raw, "LEAST_TOKENS", 1)
+        yield
 
 
 @pytest.fixture

@@ -58,8 +58,15 @@ def megatron(prefix: Path) -> Docs:
 
 
 def megatron_split(out: Path, split: str) -> Docs:
-    prefixes = (out / f"{split}.txt").read_text().split()
-    return [doc for prefix in prefixes for doc in megatron(Path(prefix))]
+    """The documents of all pairs that are listed, each with its number of tokens as its weight; none if nothing is."""
+    listed = out / f"{split}.txt"
+    words = listed.read_text().split() if listed.exists() else []
+    docs: Docs = []
+    for weight, prefix in zip(words[::2], words[1::2], strict=True):
+        found = megatron(Path(prefix))
+        assert int(weight) == sum(map(len, found)) > 0
+        docs += found
+    return docs
 
 
 def datatrove(folder: Path) -> tuple[Docs, Docs | None]:

@@ -18,7 +18,7 @@ from conftest import file_checksum
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
-from tokpress.formats import FORMATS
+from tokpress.formats import FORMATS, raw
 from tokpress.formats.base import open_format
 from tokpress.formats.target import Target
 from tokpress.records import FileEntry, Split
@@ -27,9 +27,13 @@ from tokpress.store.manifest import write_manifest
 
 from . import readers
 from .conftest import LENGTHS, MakeStore
-from .stores import documents, flat
+from .stores import EOS, documents, flat, masks_of
 
-OPTIONS: dict[str, dict[str, Any]] = {"npy": {"seq_len": 8}, "pt": {"seq_len": 8}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "npy": {"seq_len": 8},
+    "pt": {"seq_len": 8},
+    "bridge": {"seq_len": 8, "method": "pad"},
+}
 LINKED = ("megatron", "datatrove", "dolma")
 
 
@@ -121,6 +125,111 @@ class TestLinks:
         assert not (tmp_path / "linked").exists()
 
 
+class TestSmallShards:
+    """A split that takes one record in a thousand has as many shards as there are units, with hardly anything in them."""
+
+    VAL = [[5], [], [3, 3], [9], [2]]  # noqa: RUF012
+
+    @pytest.fixture(autouse=True)
+    def as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(raw, "LEAST_TOKENS", 12)
+
+    @pytest.mark.parametrize("to", LINKED)
+    def test_make_one_file(self, make_store: MakeStore, tmp_path: Path, to: str) -> None:
+        masks = to != "megatron"
+        store = make_store({"train": [[100], [50, 40], [20], [3], [30]], "val": self.VAL}, masks=masks)
+        tokpress.export(store, to=to, out=tmp_path / "out")
+        suffix = {"megatron": "bin", "datatrove": "ds", "dolma": "npy"}[to]
+        for split, files in (("train", 4), ("val", 1)):
+            pattern = f"{split}*.{suffix}" if to == "megatron" else f"{split}/[!l]*.{suffix}"
+            assert len(list((tmp_path / "out").glob(pattern))) == files
+            part = store.split(split)
+            if to == "megatron":
+                assert readers.megatron_split(tmp_path / "out", split) == documents(part)
+            else:
+                read = readers.datatrove if to == "datatrove" else lambda folder: readers.dolma(folder, 2)
+                assert read(tmp_path / "out" / split) == (documents(part), masks_of(part))
+
+    def test_the_last_is_joined_to_the_one_before(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store({"train": [[100], [50], [3]]})
+        made = tokpress.export(store, to="megatron", out=tmp_path / "out")
+        assert made.files["train-00001.bin"] == 2 * 53
+        assert made.linked_bytes == 200
+
+    def test_megatron_is_told_the_weight_of_each(self, make_store: MakeStore, tmp_path: Path) -> None:
+        """Prefixes alone are gone through once: a run that asks for more samples would get none."""
+        store = make_store({"train": [[100], [50, 40]]})
+        tokpress.export(store, to="megatron", out=tmp_path / "out")
+        words = (tmp_path / "out" / "train.txt").read_text().split()
+        assert words == ["100", str(tmp_path / "out" / "train-00000"), "90", str(tmp_path / "out" / "train-00001")]
+
+    @pytest.mark.parametrize("to", ["megatron", "nanogpt", "llmc"])
+    @pytest.mark.parametrize("val", [[[]], [[0, 0], [0]]])
+    def test_a_split_without_a_token_has_no_file_that_cannot_be_mapped(
+        self, make_store: MakeStore, tmp_path: Path, to: str, val: list[list[int]]
+    ) -> None:
+        store = make_store({"train": [[5]], "val": val})
+        made = tokpress.export(store, to=to, out=tmp_path / "out", split=["train", "val"])
+        assert all(size > 0 for size in made.files.values())
+        if to != "llmc":  # there an empty document is a separator
+            assert not list((tmp_path / "out").glob("val*"))
+
+    @pytest.mark.parametrize(
+        ("options", "train", "val"),
+        [({}, [34], [22]), ({"file_tokens": 12}, [10, 11, 12, 1], [11, 11]), ({"min_files": 2}, [17, 17], [22])],
+    )
+    def test_llmc_has_files_of_a_size_of_its_own(
+        self, make_store: MakeStore, tmp_path: Path, options: dict[str, Any], train: list[int], val: list[int]
+    ) -> None:
+        store = make_store({"train": [[5, 5], [5, 2], [4], [12, 1]], "val": self.VAL})
+        tokpress.export(store, to="llmc", out=tmp_path / "out", **options)
+        for split, sizes in (("train", train), ("val", val)):
+            files = sorted((tmp_path / "out").glob(f"{split}_*.bin"))
+            assert [(path.stat().st_size - 1024) // 2 for path in files] == sizes
+            assert readers.llmc(tmp_path / "out", split) == flat(
+                [EOS, *doc[:-1]] for doc in documents(store.split(split))
+            )
+
+    def test_llmc_says_when_documents_are_too_few_for_its_files(self, make_store: MakeStore, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match=r"--min-files 3: .* has 2 documents in 'train', which fill 2"):
+            tokpress.export(make_store({"train": [[5, 6]]}), to="llmc", out=tmp_path / "out", min_files=3)
+
+
+class TestTokenizerName:
+    """nanotron loads the tokenizer that datatrove's metadata names."""
+
+    def name(self, out: Path) -> str:
+        return (out / "train" / "00000_tokens.ds.metadata").read_text().split("|")[0]
+
+    def test_is_what_can_be_loaded(self, bpe: Path, tmp_path: Path) -> None:
+        from transformers import AutoTokenizer
+
+        (tmp_path / "a.jsonl").write_text('{"text": "some words"}\n')
+        (tmp_path / "mine").mkdir()
+        shutil.copy(bpe, tmp_path / "mine" / "tokenizer.json")
+        config = {"tokenizer_class": "PreTrainedTokenizerFast"}
+        (tmp_path / "mine" / "tokenizer_config.json").write_text(json.dumps(config))
+        given = tmp_path / "mine" / "tokenizer.json"
+        store = tokpress.build(tmp_path / "a.jsonl", tokenizer=given, eos_token="<|endoftext|>", out=tmp_path / "store")
+        tokpress.export(store, to="datatrove", out=tmp_path / "given")
+        assert self.name(tmp_path / "given") == str(tmp_path / "mine")
+        shutil.rmtree(tmp_path / "mine")
+        tokpress.export(store, to="datatrove", out=tmp_path / "gone")
+        for name in (self.name(tmp_path / "gone"),):
+            loaded = AutoTokenizer.from_pretrained(name)
+            assert loaded("some words")["input_ids"] == store.doc(0).tolist()[:-1]
+
+    def test_is_a_hub_id_as_it_was_given(self, make_store: MakeStore, tmp_path: Path) -> None:
+        store = make_store({"train": [[5]]})
+        info = msgspec.structs.replace(store.manifest.tokenizer, kind="huggingface")
+        run = msgspec.structs.replace(store.manifest.run, tokenizer="Qwen/Qwen3-0.6B")
+        write_manifest(store.storage, msgspec.structs.replace(store.manifest, tokenizer=info, run=run))
+        tokpress.export(store.path, to="datatrove", out=tmp_path / "out")
+        assert self.name(tmp_path / "out") == "Qwen/Qwen3-0.6B"
+        tokpress.export(store.path, to="datatrove", out=tmp_path / "asked", tokenizer_name="mine/own")
+        assert self.name(tmp_path / "asked") == "mine/own"
+
+
 class TestSplits:
     def test_all_are_exported_unless_one_is_named(self, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store(LENGTHS)
@@ -162,6 +271,44 @@ class TestMetadata:
         if to not in ("megatron", "datatrove", "dolma", "nanogpt", "llmc", "litdata"):
             assert stored["splits"]["train"]["rows"] > 0
 
+    def test_says_what_rows_are_padded_with(self, make_store: MakeStore, tmp_path: Path) -> None:
+        for eos, pad_id in ((True, EOS), (False, 0)):
+            store = make_store({"train": [[3]]}, eos=eos)
+            made = tokpress.export(store, to="npy", out=tmp_path / str(eos), max_length=5)
+            stored = json.loads((tmp_path / str(eos) / "metadata.json").read_text())
+            assert made.pad_id == stored["pad_id"] == pad_id
+            assert readers.npy(tmp_path / str(eos) / "train")["input"][0][3:] == [pad_id] * 2
+        assert "pad_id" not in msgspec.to_builtins(tokpress.export(store, to="parquet", out=tmp_path / "none"))
+
+
+class TestKeptFields:
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> tokpress.Store:
+        lines = (json.dumps({"text": f"document {i}" * (i % 4), "id": f"no {i}", "n": i or None}) for i in range(40))
+        (tmp_path / "a.jsonl").write_text("".join(line + "\n" for line in lines))
+        options: Any = {"tokenizer": "bytes", "keep": ["id", "n"], "unit_size": 400, "val_fraction": 0.3}
+        return tokpress.build(tmp_path / "a.jsonl", out=tmp_path / "store", **options)
+
+    @pytest.mark.parametrize("to", ["parquet", "arrow"])
+    def test_reach_the_rows_of_their_documents(self, store: tokpress.Store, tmp_path: Path, to: str) -> None:
+        tokpress.export(store, to=to, out=tmp_path / "out", keep=True)
+        for split in ("train", "val"):
+            part = store.split(split)
+            rows = getattr(readers, to)(tmp_path / "out" / split)
+            assert [{"id": row["id"], "n": row["n"]} for row in rows] == [part.kept(i) for i in range(part.num_docs)]
+            assert [row["input_ids"] for row in rows] == documents(part)
+
+    def test_that_cannot_be_written_are_refused(
+        self, store: tokpress.Store, make_store: MakeStore, tmp_path: Path
+    ) -> None:
+        for kept, options, said in (
+            (store, {"to": "parquet", "seq_len": 8}, "--keep is for --to parquet and arrow, a document a row"),
+            (store, {"to": "dolma"}, "--keep is for"),
+            (make_store({"train": [[3]]}), {"to": "arrow"}, "keeps no fields. Build it with --keep"),
+        ):
+            with pytest.raises(UsageError, match=said):
+                tokpress.export(kept, out=tmp_path / "out", keep=True, **options)
+
 
 class TestRefusals:
     @pytest.mark.parametrize("to", ["megatron", "nanogpt", "llmc", "litdata"])
@@ -194,6 +341,9 @@ class TestRefusals:
             ("pt", {"seq_len": 8, "dtype": "uint16"}, "--dtype uint16: --to pt takes int32, int64"),
             ("dolma", {"dtype": "int32"}, "--to dolma has the store's own; leave it out"),
             ("dolma", {"merge": True}, "--merge is for --to megatron"),
+            ("dolma", {"min_files": 2}, "--file-tokens and --min-files are for --to llmc"),
+            ("llmc", {"file_tokens": 0}, "--file-tokens 0: give a number from 1 on"),
+            ("dolma", {"tokenizer_name": "gpt2"}, "--tokenizer-name is for --to datatrove"),
             ("mosaic", {}, "there is no format 'mosaic'. Choose one of megatron, datatrove"),
             ("parquet", {"seq_len": 8, "method": "bestfit"}, "Make it: tokpress pack"),
             ("npy", {"seq_len": 0}, "a sequence cannot have 0 tokens"),

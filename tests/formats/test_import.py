@@ -32,7 +32,7 @@ def token_files(out: Path, name: str) -> Any:
     """What a user would name of an export's split `train`."""
     match name:
         case "megatron":
-            return (out / "train.txt").read_text().split()
+            return (out / "train.txt").read_text().split()[1::2]
         case "nanogpt":
             return out / "train.bin"
         case "llmc":
@@ -81,6 +81,33 @@ class TestRoundTrip:
             for path in (tmp_path / "a").rglob(file):
                 other = tmp_path / "b" / path.relative_to(tmp_path / "a")
                 assert other.read_bytes() == path.read_bytes()
+
+
+class TestSplits:
+    @pytest.mark.parametrize("name", IMPORTABLE)
+    def test_files_of_val_are_a_split(self, make_store: Any, tmp_path: Path, name: str) -> None:
+        store = make_store({"train": [[5, 9], [4]], "val": [[7, 2]]})
+        tokpress.export(store, to=name, out=tmp_path / "out")
+        train = token_files(tmp_path / "out", name)
+        val = {
+            "megatron": tmp_path / "out" / "val",
+            "nanogpt": tmp_path / "out" / "val.bin",
+            "llmc": tmp_path / "out" / "val_000000.bin",
+        }.get(name, tmp_path / "out" / "val")
+        again = adopt(train, name, tmp_path / "again", val=val, **({"dtype": "uint16"} if name == "dolma" else {}))
+        report = again.verify()
+        assert report.ok, report.problems
+        for split in ("train", "val"):
+            assert documents(again.split(split)) == documents(store.split(split))
+        assert (
+            again.split("val")
+            .where(1)[0]
+            .endswith("_tokens.ds" if name == "datatrove" else (".npy" if name == "dolma" else ".bin"))
+        )
+        assert (
+            adopt(train, name, tmp_path / "again", val=val, **({"dtype": "uint16"} if name == "dolma" else {})).num_docs
+            == 3
+        )
 
 
 class TestStore:

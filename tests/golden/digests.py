@@ -8,6 +8,7 @@ between two equal builds:
                               version may add some. It may not change or remove one.
     metadata.json of exports  without the version that made it, and without sizes that depend on the next two
     train.txt of Megatron     without the directory, which it names by its absolute path
+    .metadata of datatrove    without the directory that the tokenizer's path begins with
     *.csv.gz of dolma         unpacked: how well ISA-L compresses depends on the processor's instructions
 """
 
@@ -162,12 +163,17 @@ def _lasting_bytes(path: Path, export: Path) -> bytes:
         return gzip.decompress(data)
     if path.suffix == ".txt":
         return data.replace(os.fsencode(export.absolute()), b"OUT")
+    if path.suffix == ".metadata":
+        return data.replace(os.fsencode(Path.cwd()), b"HERE")
     if path.name != "metadata.json" or path.parent != export:
         return data
     metadata = json.loads(data)
     del metadata["made_with"], metadata["written_bytes"]
+    for added in ("losses", "pad_id"):  # since the digests were recorded
+        metadata.pop(added, None)
     metadata["files"] = {
-        name: None if name.endswith((".csv.gz", ".txt")) else size for name, size in metadata["files"].items()
+        name: None if name.endswith((".csv.gz", ".txt", ".metadata")) else size
+        for name, size in metadata["files"].items()
     }
     return json.dumps(metadata).encode()
 

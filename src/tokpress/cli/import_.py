@@ -15,6 +15,7 @@ Examples:
   tokpress import tokenized/ --from datatrove --tokenizer meta-llama/Llama-3.2-1B --out tokens
   tokpress import part-0-*.npy --from dolma --tokenizer tokenizer.json --out tokens
   tokpress import data/openwebtext/train.bin --from nanogpt --tokenizer gpt2 --out tokens
+  tokpress import data/train.bin --val data/val.bin --from nanogpt --tokenizer gpt2 --out tokens
   tokpress import fineweb_train_*.bin --from llmc --tokenizer gpt2 --out tokens
 """
 
@@ -24,6 +25,7 @@ Examples:
 @click.option("--from", "format", type=click.Choice(IMPORTABLE), required=True, help="What the files are.")
 @click.option("--tokenizer", required=True, help="The one that made these tokens; as for tokpress build.")
 @click.option("--out", type=click.Path(), required=True, help="Directory of the store to make.")
+@click.option("--val", multiple=True, type=click.Path(), help="Files of the split val; may be given again.")
 @click.option(
     "--eos-token",
     metavar="TOKEN",

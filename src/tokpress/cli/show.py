@@ -211,7 +211,11 @@ def _print_splits(console: Console, summary: StoreSummary) -> None:
     if truncated := sum(split.truncated for split in splits):
         print_fact(console, "", f"{plural(truncated, 'record')} truncated to --max-length")
     if continued := sum(split.continued for split in splits):
-        print_fact(console, "", f"{plural(continued, 'document')} more, from records that were split at --max-length")
+        print_fact(
+            console,
+            "",
+            f"{plural(continued, 'document')} more, of records that make several (--per-turn, --overlong split)",
+        )
     if len(summary.splits) > 1:
         shares = (f"{safe(name)} {plural(split.docs, 'document')}" for name, split in summary.splits.items())
         print_fact(console, "splits", ", ".join(shares))

@@ -8,6 +8,7 @@ that the loss is computed on (`Rendered`), and, once there are ids, documents as
     plain              the text itself
     prompt_completion  two fields, of which the second is in the loss; joined in Arrow
     chat               messages, rendered with the tokenizer's chat template as `transformers` renders it
+    answers            what the assistant says in a chat, without its thinking or its tool calls if that is asked for
     jinja              anything else: --template FILE, with {% loss %} around what is in the loss
     sandbox            what the last two share: Jinja2 without a way out, with bounds that do not depend on the machine
     spending           what a template may spend on a record, and what it may write

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tokpress.batches import Int64s, TextBatch, concat_text, preview
+from tokpress.batches import Flags, Int64s, TextBatch, concat_text, preview
 from tokpress.records import Input, Reject
 
 
@@ -34,7 +34,8 @@ class Rendered:
 
     batch: TextBatch
     spans: Spans | None  # None: nothing is said about loss
-    taken: int  # how many of the batch's documents these are, rejects counted
+    taken: int  # how many of the batch's records these are, rejects counted
+    continued: Flags | None = None  # the document goes on with the record of the one before; None: a document a record
 
 
 class Template(Protocol):
@@ -56,29 +57,37 @@ class BadRecord(Exception):  # noqa: N818 - it is no error of ours
 Text = tuple[str, list[tuple[int, int]]]  # a document, and the characters of it that are in the loss
 
 
-def render_each(batch: TextBatch, inputs: Sequence[Input], max_bytes: int, render: Callable[[int], Text]) -> Rendered:
-    """A batch one document after the other, for templates that are Python. `render` raises BadRecord."""
-    outcomes: list[Text | BadRecord] = []
+def render_each(
+    batch: TextBatch, inputs: Sequence[Input], max_bytes: int, render: Callable[[int], list[Text]]
+) -> Rendered:
+    """A batch one record after the other, for templates that are Python. `render` gives at least one document for each, or
+    raises BadRecord."""
+    outcomes: list[list[Text] | BadRecord] = []
     size = 0
     while len(outcomes) < len(batch) and size < max_bytes:
         try:
-            text, spans = render(len(outcomes))
-            outcomes.append((text, spans))
-            size += len(text)
+            texts = render(len(outcomes))
+            outcomes.append(texts)
+            size += sum(len(text) for text, _ in texts)
         except BadRecord as bad:
             outcomes.append(bad)
     return _collected(batch, inputs, outcomes)
 
 
-def _collected(batch: TextBatch, inputs: Sequence[Input], outcomes: Sequence[Text | BadRecord]) -> Rendered:
-    good = [i for i, outcome in enumerate(outcomes) if not isinstance(outcome, BadRecord)]
+def _collected(batch: TextBatch, inputs: Sequence[Input], outcomes: Sequence[list[Text] | BadRecord]) -> Rendered:
+    made = [(i, text) for i, outcome in enumerate(outcomes) if not isinstance(outcome, BadRecord) for text in outcome]
+    records, texts = np.array([i for i, _ in made], np.int64), [text for _, text in made]
     bad = {i: (outcome.reason, outcome.detail) for i, outcome in enumerate(outcomes) if isinstance(outcome, BadRecord)}
     rejects = rejected(batch, bad, inputs)
-    texts = [outcome for outcome in outcomes if not isinstance(outcome, BadRecord)]
-    rendered = replace(
-        batch.only(np.array(good, np.int64), rejects), text=pa.array([text for text, _ in texts], pa.large_string())
-    )
-    return Rendered(rendered, _flat([in_bytes(text, spans) for text, spans in texts]), len(outcomes))
+    rendered = replace(batch.only(records, rejects), text=pa.array([text for text, _ in texts], pa.large_string()))
+    spans = _flat([in_bytes(text, spans) for text, spans in texts])
+    return Rendered(rendered, spans, len(outcomes), same_record(records))
+
+
+def same_record(records: Int64s) -> Flags | None:
+    """Which documents go on with the record of the one before, by the number of each one's record; None: none does."""
+    continued = np.diff(records, prepend=-1) == 0
+    return continued if continued.any() else None
 
 
 def rejected(batch: TextBatch, reasons: Mapping[int, tuple[str, str]], inputs: Sequence[Input]) -> list[Reject]:
@@ -105,7 +114,9 @@ def concat_rendered(parts: Sequence[Rendered]) -> Rendered:
     if spans:
         starts, stops = ([getattr(each, name) for each in spans] for name in ("starts", "stops"))
         joined = Spans(np.concatenate(starts), np.concatenate(stops), np.concatenate(ends))
-    return Rendered(concat_text([part.batch for part in parts]), joined, sum(part.taken for part in parts))
+    flags = [np.zeros(len(part.batch), np.bool_) if part.continued is None else part.continued for part in parts]
+    continued = np.concatenate(flags) if any(part.continued is not None for part in parts) else None
+    return Rendered(concat_text([part.batch for part in parts]), joined, sum(part.taken for part in parts), continued)
 
 
 def in_bytes(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

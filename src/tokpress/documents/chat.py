@@ -1,8 +1,9 @@
 """Chats: messages rendered with the tokenizer's chat template, as `transformers` renders them.
 
-In: a batch whose text is each record's messages as JSON, its tools beside it. Out: the rendered chats. What the assistant
-says is in the loss: what stands in the template's `{% generation %}` blocks; where it has none, what is there beyond the
-prompt that the template itself would have put before that answer.
+In: a batch whose text is each record's messages as JSON, its tools beside it. Out: the rendered chats; with `per_turn` each
+as the chats up to every answer of it, as a model meets them that is asked turn by turn. What the assistant says is in the
+loss: what stands in the template's `{% generation %}` blocks; where it has none, what is there beyond the prompt that the
+template itself would have put before that answer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from tokpress.batches import TextBatch
 from tokpress.config import LossChoice, TemplateConfig
+from tokpress.documents.answers import THINKING, TOOL_CALLS, assistant_turns, find_answers, leave_out
 from tokpress.documents.base import BadRecord, Rendered, Template, Text, render_each
 from tokpress.documents.sandbox import SandboxedTemplate
 from tokpress.errors import TokenizerError
@@ -31,6 +33,8 @@ class ChatTemplate(Template):
         self._inputs = inputs
         self._tools_field = config.tools_field
         self._loss: LossChoice = config.loss or "assistant"
+        self._per_turn = config.per_turn
+        self._left_out = (THINKING if config.mask_thinking else ()) + (TOOL_CALLS if config.mask_tool_calls else ())
         sources = {_DEFAULT: config.chat_template} if config.chat_template is not None else own_templates(files)
         option = "--chat-template" if config.chat_template is not None else "the tokenizer's chat template"
         self._templates = {
@@ -45,12 +49,12 @@ class ChatTemplate(Template):
         names = [] if batch.kept is None else batch.kept.schema.names
         tools = batch.kept.column(self._tools_field) if batch.kept is not None and self._tools_field in names else None
 
-        def render(i: int) -> Text:
+        def render(i: int) -> list[Text]:
             return self._render(batch.text[i].as_py(), None if tools is None else tools[i].as_py())
 
         return render_each(batch, self._inputs, max_bytes, render)
 
-    def _render(self, data: str, tools_data: str | None) -> Text:
+    def _render(self, data: str, tools_data: str | None) -> list[Text]:
         messages = _decoded(data)
         if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
             raise BadRecord(BAD_CHAT, "the messages are no list of objects")
@@ -62,33 +66,23 @@ class ChatTemplate(Template):
         values = self._values | {"messages": messages, "tools": tools, "documents": None}
         template = self._templates.get(_WITH_TOOLS if tools is not None else _DEFAULT, self._templates[_DEFAULT])
         chars = len(data) + len(tools_data or "")
-        text, spans = template.render(values | {"add_generation_prompt": False}, chars)
-        if self._loss == "all":
-            return text, [(0, len(text))]
-        if not template.has_blocks:
-            spans = _answers(template, values, text, chars)
+        turns = assistant_turns(messages)
+        if not self._per_turn or not turns:
+            return [self._text(template, values, chars, self._loss)]
+        loss: LossChoice = "all" if self._loss == "all" else "last"
+        return [self._text(template, values | {"messages": messages[: turn + 1]}, chars, loss) for turn in turns]
+
+    def _text(self, template: SandboxedTemplate, values: Mapping[str, Any], chars: int, loss: LossChoice) -> Text:
+        text, blocks = template.render({**values, "add_generation_prompt": False}, chars)
+        if loss == "all":
+            spans = [(0, len(text))]
+        elif template.has_blocks:
+            spans = blocks
+        else:
+            turns = assistant_turns(values["messages"])
+            spans = find_answers(template, values, text, chars, turns[-1:] if loss == "last" else turns)
         spans = [(start, stop) for start, stop in spans if start < stop]
-        return text, spans[-1:] if self._loss == "last" else spans
-
-
-def _answers(template: SandboxedTemplate, values: Mapping[str, Any], text: str, chars: int) -> list[tuple[int, int]]:
-    """What the assistant says, found by rendering the chat up to each of its turns, without and with it."""
-    messages = values["messages"]
-    spans = []
-    for turn, message in enumerate(messages):
-        if message.get("role") != "assistant":
-            continue
-        before, _ = template.render({**values, "messages": messages[:turn], "add_generation_prompt": True}, chars)
-        upto, _ = template.render({**values, "messages": messages[: turn + 1], "add_generation_prompt": False}, chars)
-        if not (text.startswith(upto) and upto.startswith(before)):
-            raise BadRecord(
-                BAD_CHAT,
-                f"the chat template has no {{% generation %}} block, and changes what stands before message {turn} once "
-                "that is there: what the assistant says cannot be told. Put the block around it and give the template with "
-                "--chat-template, or learn everything with --loss all",
-            )
-        spans.append((len(before), len(upto)))
-    return spans
+        return text, leave_out(text, spans[-1:] if loss == "last" else spans, self._left_out)
 
 
 def _decoded(data: str) -> Any:

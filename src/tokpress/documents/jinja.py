@@ -30,7 +30,7 @@ class JinjaTemplate(Template):
             )
 
     def render(self, batch: TextBatch, max_bytes: int) -> Rendered:
-        return render_each(batch, self._inputs, max_bytes, lambda i: self._render(batch.text[i].as_py()))
+        return render_each(batch, self._inputs, max_bytes, lambda i: [self._render(batch.text[i].as_py())])
 
     def _render(self, data: str) -> Text:
         try:

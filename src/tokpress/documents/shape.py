@@ -23,7 +23,7 @@ from tokpress.batches import (
     string_buffers,
 )
 from tokpress.config import BuildConfig, TemplateConfig
-from tokpress.documents.base import Rendered, Spans, rejected
+from tokpress.documents.base import Rendered, Spans, rejected, same_record
 from tokpress.documents.frame import Frame
 from tokpress.documents.starts import Speller, TokenStarts
 from tokpress.documents.templates import load_template
@@ -59,7 +59,8 @@ class Shaper:
         if self._drop_empty:
             filled = np.diff(string_buffers(made.text)[0]) > 0
             if not filled.all():
-                empty = dict.fromkeys(np.flatnonzero(~filled).tolist(), (EMPTY, "no text"))
+                gone = _records_without(filled, rendered.continued)
+                empty = dict.fromkeys(gone.tolist(), (EMPTY, "no text"))
                 rendered = only_documents(rendered, filled, rejected(made, empty, self._inputs))
                 made = rendered.batch
         rejects, _ = _rejects_around(batch, rendered.taken)
@@ -86,6 +87,7 @@ class Shaper:
             mask=None if rendered.spans is None else self._mask(batch, rendered.spans, tokens, framed),
             kept=batch.kept.select(list(self._keep)) if self._keep and batch.kept is not None else None,
             splits=batch.splits,
+            continued=rendered.continued,
             audited=None if audited is None else _flags(audited, len(batch)),
         )
         if docs.mask is None and self._config.max_length is None:
@@ -122,19 +124,39 @@ class Shaper:
         reasons: dict[int, tuple[str, str]] = {}
         if limit is not None and long.any() and how == "drop":
             detail = "{:,} tokens, --max-length is {:,}"
-            reasons = {i: (OVERLONG, detail.format(lengths[i], limit)) for i in np.flatnonzero(long).tolist()}
+            # A record whose documents are its turns is left out whole: it is written or rejected, never both.
+            firsts = _first_of_record(docs.continued, len(docs))[long].tolist()
+            longest = dict(zip(firsts, lengths[long].tolist(), strict=True))
+            reasons = {i: (OVERLONG, detail.format(length, limit)) for i, length in longest.items()}
         elif limit is not None and long.any() and how == "truncate":
             docs = _truncated(docs, lengths, limit, long)
         if docs.mask is not None and not self._config.keep_empty_loss:
             detail = "no token starts inside what is learned; keep such records with --keep-empty-loss"
-            reasons = dict.fromkeys(np.flatnonzero(_loss_tokens(docs) == 0).tolist(), (EMPTY_LOSS, detail)) | reasons
+            some = _loss_tokens(docs) > 0
+            reasons = dict.fromkeys(_records_without(some, docs.continued).tolist(), (EMPTY_LOSS, detail)) | reasons
+        else:
+            some = np.ones(len(docs), np.bool_)
         rejects = batch.rejects
-        if reasons:
-            docs = docs.take(np.delete(np.arange(len(docs)), list(reasons)))
+        if reasons or not some.all():
+            records = _first_of_record(docs.continued, len(docs))
+            keep = some & ~np.isin(records, list(reasons))
+            docs = replace(docs.take(np.flatnonzero(keep)), continued=same_record(records[keep]))
             rejects = in_order([*rejects, *rejected(batch, reasons, self._inputs)])
         if limit is not None and how == "split":
             docs = _split(docs, limit)
         return docs, rejects
+
+
+def _first_of_record(continued: Flags | None, docs: int) -> Int64s:
+    """Of each document, the first one of its record."""
+    numbers = np.arange(docs)
+    return numbers if continued is None else np.maximum.accumulate(np.where(continued, 0, numbers))
+
+
+def _records_without(good: Flags, continued: Flags | None) -> Int64s:
+    """The first documents of records that have no good one."""
+    firsts = _first_of_record(continued, len(good))
+    return np.setdiff1d(firsts, firsts[good])
 
 
 def _rejects_around(batch: TextBatch, doc: int) -> tuple[list[Reject], list[Reject]]:
@@ -166,7 +188,10 @@ def only_documents(rendered: Rendered, good: Flags, rejects: list[Reject]) -> Re
         counts = np.diff(spans.ends, prepend=0)
         chosen = np.repeat(good, counts)
         spans = Spans(spans.starts[chosen], spans.stops[chosen], np.cumsum(counts[good], dtype=np.int64))
-    return Rendered(batch, spans, rendered.taken)
+    continued = None
+    if rendered.continued is not None:
+        continued = same_record(_first_of_record(rendered.continued, len(good))[good])
+    return Rendered(batch, spans, rendered.taken, continued)
 
 
 def _loss_tokens(docs: DocumentBatch) -> Int64s:
@@ -182,7 +207,11 @@ def _truncated(docs: DocumentBatch, lengths: Int64s, limit: int, long: Flags) ->
     kept = np.minimum(lengths, limit)
     inside = np.arange(len(docs.tokens.ids)) - np.repeat(starts, lengths) < limit
     tokens = TokenBatch(docs.tokens.ids[inside], np.cumsum(kept))
-    return replace(docs, tokens=tokens, mask=None if docs.mask is None else docs.mask[inside], truncated=long)
+    mask = None if docs.mask is None else docs.mask[inside]
+    cut = np.flatnonzero(long)  # a record counts once, however many of its documents are cut
+    records = _first_of_record(docs.continued, len(docs))[cut]
+    once = _flags(cut[np.unique(records, return_index=True)[1]], len(docs))
+    return replace(docs, tokens=tokens, mask=mask, truncated=once)
 
 
 def _split(docs: DocumentBatch, limit: int) -> DocumentBatch:
@@ -201,7 +230,7 @@ def _split(docs: DocumentBatch, limit: int) -> DocumentBatch:
         mask=docs.mask,
         kept=None if docs.kept is None else docs.kept.take(records),
         splits=None if docs.splits is None else docs.splits[records],
-        continued=number > 0,
+        continued=(number > 0) if docs.continued is None else (number > 0) | docs.continued[records],
         truncated=None,
         audited=None if docs.audited is None else docs.audited[records] & (number == 0),
     )

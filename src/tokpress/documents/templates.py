@@ -68,7 +68,10 @@ def check_template(config: TemplateConfig) -> None:
         raise UsageError("--prompt-field and --completion-field name the same field. Name two.")
     if config.messages_field is None:
         chats = {"--chat-template": config.chat_template, "--loss": config.loss, "--date": config.date}
+        flags = {"--per-turn": config.per_turn, "--mask-thinking": config.mask_thinking}
+        flags |= {"--mask-tool-calls": config.mask_tool_calls}
         given = [option for option, value in chats.items() if value is not None]
+        given += [option for option, value in flags.items() if value]
         if given:
             raise UsageError(f"{given[0]} is for chats. Say where they are: --messages-field messages")
     if config.keep_empty_loss and not config.has_mask:

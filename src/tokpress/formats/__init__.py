@@ -11,6 +11,9 @@ them, for `tokpress import`.
     raw        shared by formats that are raw ids: ends, files that several shards share
     rows       shared by formats that have rows: documents, or sequences of a packing
     tables     rows as Arrow tables
+    columns    the columns of a table, from ids and loss
+    trainers   --for: which columns a trainer reads, and how it opens them
+    losses     what a reader will lose of an export
 
     megatron   .bin and .idx                          import, too
     datatrove  .ds, .ds.index, .ds.loss               import, too
@@ -23,6 +26,8 @@ them, for `tokpress import`.
     pt         chunks of sequences as tensors
     mds        rows in MosaicML's shards
     litdata    chunks for LitData's TokensLoader
+    bridge     Megatron Bridge's packed sequences
+    turns      documents as LLM Foundry's turns
 """
 
 FORMATS = {  # name, and module -> class; imported when first used
@@ -37,5 +42,6 @@ FORMATS = {  # name, and module -> class; imported when first used
     "pt": "TorchFormat",
     "mds": "MdsFormat",
     "litdata": "LitDataFormat",
+    "bridge": "BridgeFormat",
 }
 IMPORTABLE = ("megatron", "datatrove", "dolma", "nanogpt", "llmc")

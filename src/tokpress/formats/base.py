@@ -18,7 +18,7 @@ import numpy as np
 from tokpress.batches import Int64s
 from tokpress.errors import UsageError
 from tokpress.formats import FORMATS, IMPORTABLE
-from tokpress.records import Count, Receipt
+from tokpress.records import KEPT, Count, Receipt
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
@@ -36,6 +36,29 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str | None = None  # of the ids; None: what the format usually has
     merge: bool = False
     copy: bool = False
+    # Left out of the JSON where they are not asked for, so that an export's metadata is what it was; UNSET is false.
+    file_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    min_files: int | msgspec.UnsetType = msgspec.UNSET
+    tokenizer_name: str | msgspec.UnsetType = msgspec.UNSET
+    trainer: str | msgspec.UnsetType = msgspec.UNSET  # --for
+    lossy: bool | msgspec.UnsetType = msgspec.UNSET
+    keep: bool | msgspec.UnsetType = msgspec.UNSET  # kept fields as columns
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something of a split that a reader of the export does not get, or gets otherwise."""
+
+    split: str
+    kind: Literal["tokens-cut", "loss-changed", "mask-not-read", "bounds-by-eos", "too-small"]
+    tokens: Count  # that it is about; of bounds, how many
+    loss_tokens: Count = 0  # tokens among them on which there is loss in the store and not here, or here and not there
+    detail: str
+
+    def __str__(self) -> str:
+        counted = f"{self.tokens:,} tokens " if self.kind in ("tokens-cut", "loss-changed") else ""
+        counted = f"{self.tokens:,} " if self.kind == "bounds-by-eos" else counted
+        some = f" ({self.loss_tokens:,} of them in the loss)" if self.kind == "tokens-cut" and self.loss_tokens else ""
+        return f"{self.split}: {counted}{self.detail}{some}"
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +106,8 @@ class Format(Protocol):
     methods: tuple[str, ...] = ("concat", "bestfit", "pad")  # of packing; the first, unless another is asked for
     dtypes: tuple[str, ...] = ()  # to choose from
     can_merge: bool = False
+    sized_files: bool = False  # --file-tokens, --min-files
+    names_tokenizer: bool = False  # --tokenizer-name
 
     def parts(self, export: Export) -> list[Part]: ...
 
@@ -153,6 +178,16 @@ def check_options(export: Export) -> None:
         raise UsageError(f"--dtype {options.dtype}: --to {options.to} {choice}.")
     if options.merge and not form.can_merge:
         raise UsageError(f"--merge is for --to megatron; leave it out for {options.to}.")
+    if options.keep and (options.to not in ("parquet", "arrow") or options.seq_len is not None):
+        raise UsageError("--keep is for --to parquet and arrow, a document a row. Leave it out, or --seq-len.")
+    if options.keep and not any(
+        KEPT in receipt.files for split in export.splits.values() for receipt in shards_of(split)
+    ):
+        raise UsageError(f"--keep: {store.url} keeps no fields. Build it with --keep id,url, for example.")
+    if options.tokenizer_name and not form.names_tokenizer:
+        raise UsageError(f"--tokenizer-name is for --to datatrove; leave it out for {options.to}.")
+    if (options.file_tokens or options.min_files) and not form.sized_files:
+        raise UsageError(f"--file-tokens and --min-files are for --to llmc; leave them out for {options.to}.")
 
 
 def has_mask(store: Store) -> bool:

@@ -5,54 +5,82 @@ In: shards. Out: `SPLIT/00000_tokens.ds` and what stands beside it; ids and mask
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tokpress.errors import InputError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
-from tokpress.formats.raw import blocks_of, count_ids, token_paths, write_mask
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask
+from tokpress.formats.raw import (
+    blocks_of,
+    count_ids,
+    group_ends,
+    group_tokens,
+    shard_groups,
+    token_paths,
+    write_ids,
+    write_mask,
+)
 from tokpress.formats.writing import PartWriter
-from tokpress.records import Receipt
+from tokpress.records import TOKENIZER
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _SUFFIX = ".ds"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 class DatatroveFormat(Format):
     opened_with = 'DatatroveFolderDataset("{out}/{split}", seq_len=2048, token_size={width})'
     holds_masks = True
+    names_tokenizer = True
 
     def parts(self, export: Export) -> list[Part]:
         return [
-            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt, masked))
+            Part(f"{split}-{number:05d}", size, _files(export, store, number, group, masked))
             for split, store in export.splits.items()
             for masked in [has_mask(store)]
-            for number, receipt in enumerate(shards_of(store))
+            for number, group in enumerate(shard_groups(store))
+            for size in [group_tokens(store, group) * store.dtype.itemsize]
         ]
 
     def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
         return [_read(file, given.dtype) for file in token_paths(paths, _SUFFIX)]
 
 
-def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Write:
+def _files(export: Export, store: Store, number: int, group: range, masked: bool) -> Write:
     name = f"{store.split_name}/{number:05d}_tokens{_SUFFIX}"
-    tokenizer = f"{store.manifest.tokenizer.kind}-{store.manifest.tokenizer.fingerprint[:16]}"
-    words = f"{tokenizer}|{store.dtype.itemsize}\n{receipt.tokens}\n{_human(receipt.tokens)}"
+    tokenizer = export.options.tokenizer_name or _tokenizer_name(store)
+    tokens = group_tokens(store, group)
+    words = f"{tokenizer}|{store.dtype.itemsize}\n{tokens}\n{_human(tokens)}"
 
     def write(files: LocalStorage, advance: Advance) -> Written:
         part = PartWriter(export, files, advance)
         if masked:
-            write_mask(part, receipt, f"{name}.loss")
+            write_mask(part, store, group, f"{name}.loss")
         part.write(f"{name}.metadata", [words.encode()])
-        part.write(f"{name}.index", (ends.astype("<u8") for ends in blocks_of(store.shard(number).ends)))
-        part.link(receipt, "bin", name)
+        part.write(f"{name}.index", (ends.astype("<u8") for ends in blocks_of(group_ends(store, group))))
+        write_ids(part, store, group, name)
         return part.receipt()
 
     return write
+
+
+def _tokenizer_name(store: Store) -> str:
+    """What `AutoTokenizer` can load, which nanotron does: as it was given for the build, but a path from anywhere. Else the
+    copy that the store carries."""
+    given = store.manifest.run.tokenizer
+    if given is not msgspec.UNSET and store.manifest.tokenizer.kind == "huggingface":
+        path = Path(given).expanduser()
+        if path.exists():
+            return str((path if path.is_dir() else path.parent).absolute())
+        if _HUB_ID.fullmatch(given):
+            return given
+    return str(store.storage.local(TOKENIZER).absolute())
 
 
 def _human(tokens: float) -> str:

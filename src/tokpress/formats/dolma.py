@@ -7,6 +7,7 @@ its number in the split, src and loc where it came from); `labels_mask_part-0-00
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ from isal import isal_zlib
 
 from tokpress.batches import Int64s
 from tokpress.errors import InputError
-from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask, shards_of
-from tokpress.formats.raw import count_ids, token_paths, write_mask
+from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask
+from tokpress.formats.raw import count_ids, group_tokens, shard_groups, token_paths, write_ids, write_mask
 from tokpress.formats.writing import PartWriter
-from tokpress.records import Receipt
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
@@ -35,10 +35,11 @@ class DolmaFormat(Format):
 
     def parts(self, export: Export) -> list[Part]:
         return [
-            Part(f"{split}-{number:05d}", receipt.files["bin"].bytes, _files(export, store, number, receipt, masked))
+            Part(f"{split}-{number:05d}", size, _files(export, store, number, group, masked))
             for split, store in export.splits.items()
             for masked in [has_mask(store)]
-            for number, receipt in enumerate(shards_of(store))
+            for number, group in enumerate(shard_groups(store))
+            for size in [group_tokens(store, group) * store.dtype.itemsize]
         ]
 
     def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
@@ -46,30 +47,33 @@ class DolmaFormat(Format):
         return [_read(file, given.dtype) for file in found]
 
 
-def _files(export: Export, store: Store, number: int, receipt: Receipt, masked: bool) -> Write:
+def _files(export: Export, store: Store, number: int, group: range, masked: bool) -> Write:
     folder, name = store.split_name, f"part-0-{number:05d}"
 
     def write(files: LocalStorage, advance: Advance) -> Written:
         part = PartWriter(export, files, advance)
         if masked:
-            write_mask(part, receipt, f"{folder}/{_MASK}{name}.npy")
-        part.write(f"{folder}/{name}.csv.gz", _table(store, number))
-        part.link(receipt, "bin", f"{folder}/{name}.npy")
+            write_mask(part, store, group, f"{folder}/{_MASK}{name}.npy")
+        part.write(f"{folder}/{name}.csv.gz", _table(store, group))
+        write_ids(part, store, group, f"{folder}/{name}.npy")
         return part.receipt()
 
     return write
 
 
-def _table(store: Store, number: int) -> Iterator[bytes]:
+def _table(store: Store, group: range) -> Iterator[bytes]:
     compressor = isal_zlib.compressobj(wbits=31)  # gzip, without a time in its header
-    for rows in _documents(store, number):
+    firsts = [int(store.shard_token_ends[number]) - store.shard(number).receipt.tokens for number in group]
+    tables = (_documents(store, number, first - firsts[0]) for number, first in zip(group, firsts, strict=True))
+    for rows in chain.from_iterable(tables):
         lines = pa.BufferOutputStream()
         csv.write_csv(rows, lines, csv.WriteOptions(include_header=False, quoting_style="needed"))
         yield compressor.compress(lines.getvalue())
     yield compressor.flush()
 
 
-def _documents(store: Store, number: int) -> Iterator[pa.Table]:
+def _documents(store: Store, number: int, before: int) -> Iterator[pa.Table]:
+    """Those of a shard, before which so many tokens stand in the file."""
     shard = store.shard(number)
     first_doc = int(store.shard_doc_ends[number]) - shard.receipt.docs
     runs = shard.receipt.sources
@@ -80,7 +84,13 @@ def _documents(store: Store, number: int) -> Iterator[pa.Table]:
         ends = np.asarray(shard.ends[docs])
         starts = np.concatenate(([shard.ends[first - 1] if first else 0], ends[:-1]))
         numbers = np.arange(first_doc + docs.start, first_doc + docs.stop)
-        columns = [starts, ends, numbers, paths.take(pa.array(run_of_doc[docs])), np.asarray(shard.positions[docs])]
+        columns = [
+            starts + before,
+            ends + before,
+            numbers,
+            paths.take(pa.array(run_of_doc[docs])),
+            np.asarray(shard.positions[docs]),
+        ]
         yield pa.table([pa.array(column) for column in columns], names=_COLUMNS)
 
 

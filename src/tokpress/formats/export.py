@@ -22,12 +22,16 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.formats.base import (
     Export,
     ExportOptions,
+    Loss,
     Part,
     Written,
     check_options,
     open_format,
 )
+from tokpress.formats.losses import find_losses
 from tokpress.formats.target import ExportPlan, Metadata, SplitFacts, Target
+from tokpress.formats.trainers import find_trainer
+from tokpress.loader.dataset import default_pad_id
 from tokpress.machine import usable_cores
 from tokpress.packing import PackingOptions
 from tokpress.packing import check_options as check_packing
@@ -43,7 +47,7 @@ Progress = Callable[[int, int], None]  # bytes just done, and those of the whole
 def export(
     store: Store | str | os.PathLike[str],
     *,
-    to: str,
+    to: str | None = None,
     out: str | os.PathLike[str],
     split: str | Sequence[str] | None = None,
     seq_len: int | None = None,
@@ -51,6 +55,12 @@ def export(
     method: str | None = None,
     dtype: str | None = None,
     merge: bool = False,
+    file_tokens: int | None = None,
+    min_files: int | None = None,
+    tokenizer_name: str | None = None,
+    trainer: str | None = None,
+    lossy: bool = False,
+    keep: bool = False,
     copy: bool = False,
     overwrite: bool = False,
     workers: int | None = None,
@@ -59,12 +69,18 @@ def export(
 ) -> Metadata:
     """Writes the splits of a store (all of them, or those named) as files of another format into the directory `out`.
 
-    `max_length` is `seq_len` with a document a row, as for supervised data. Called again, it goes on where it was stopped.
+    `max_length` is `seq_len` with a document a row, as for supervised data. `trainer` (`--for`) names who is to read it: the
+    columns are that trainer's, and an export that it would not have the store's loss tokens of is refused, unless `lossy`.
+    Called again, it goes on where it was stopped.
     """
     if max_length is not None:
         if seq_len is not None or method not in (None, "pad"):
             raise UsageError("--max-length N is --seq-len N with --method pad. Give the one or the other.")
         seq_len, method = max_length, "pad"
+    if to is None:
+        if trainer is None:
+            raise UsageError("say which format: --to parquet, for example; or who reads it: --for hf.")
+        to = find_trainer(trainer).to[0]
     splits = _splits(store, split)
     form = open_format(to)
     if seq_len is not None and form.seq_len != "no":
@@ -78,18 +94,31 @@ def export(
         dtype=dtype,
         merge=merge,
         copy=copy,
+        file_tokens=_asked(file_tokens, "--file-tokens"),
+        min_files=_asked(min_files, "--min-files"),
+        tokenizer_name=tokenizer_name or msgspec.UNSET,
+        trainer=trainer or msgspec.UNSET,
+        lossy=lossy or msgspec.UNSET,
+        keep=keep or msgspec.UNSET,
     )
     job = Export(splits, options, Path(out).absolute())
     _check(job)
+    losses = find_losses(job)
     plan = _plan(job)
     target = Target(job.final)
     with target.work.lock():
         finished = target.check(plan, overwrite=overwrite)
         if finished is None:
-            finished = _run(job, plan, target, workers or usable_cores(), progress, overwrite=overwrite)
+            finished = _run(job, plan, losses, target, workers or usable_cores(), progress, overwrite=overwrite)
         target.tidy(plan)
     target.clean()
     return finished
+
+
+def _asked(number: int | None, option: str) -> int | msgspec.UnsetType:
+    if number is not None and number < 1:
+        raise UsageError(f"{option} {number}: give a number from 1 on.")
+    return msgspec.UNSET if number is None else number
 
 
 def _splits(store: Store | str | os.PathLike[str], chosen: str | Sequence[str] | None) -> dict[str, Store]:
@@ -127,14 +156,25 @@ def _plan(job: Export) -> ExportPlan:
 
 
 def _run(
-    job: Export, plan: ExportPlan, target: Target, workers: int, progress: Progress | None, *, overwrite: bool
+    job: Export,
+    plan: ExportPlan,
+    losses: list[Loss],
+    target: Target,
+    workers: int,
+    progress: Progress | None,
+    *,
+    overwrite: bool,
 ) -> Metadata:
     form = open_format(job.options.to)
     parts = form.parts(job)
     target.begin(plan, list(job.splits) if form.in_directories else [], overwrite=overwrite)
     written = _write(parts, target, workers, progress)
     index = form.index(job, written)
-    metadata = _metadata(job, plan, written, index)
+    metadata = msgspec.structs.replace(
+        _metadata(job, plan, written, index),
+        losses=losses or msgspec.UNSET,
+        pad_id=msgspec.UNSET if job.options.seq_len is None else default_pad_id(job.store),
+    )
     target.seal(metadata, index)
     return metadata
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import msgspec
 import numpy as np
 
 import tokpress
 from tokpress.config import BuildConfig, TokenizerConfig
 from tokpress.documents.frame import Frame, frame_for
+from tokpress.documents.splits import VAL
 from tokpress.engines.load import load_files, reference_engine
 from tokpress.errors import IdRangeError, InputError, TokenizerError, UsageError
 from tokpress.formats import IMPORTABLE
@@ -61,13 +63,15 @@ def import_tokens(
     format: str,  # noqa: A002 - `--from` on the command line, which Python keeps for itself
     tokenizer: str | os.PathLike[str],
     out: str | os.PathLike[str],
+    val: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     eos_token: str | None = None,
     dtype: str | None = None,
     copy: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Store:
-    """Adopts token files as a store at `out`. `dtype` is for dolma's, which do not say theirs; default: the tokenizer's."""
+    """Adopts token files as a store at `out`; those of `val` as a split of that name. `dtype` is for dolma's, which do not
+    say theirs; default: the tokenizer's."""
     began = perf_counter()
     if format not in IMPORTABLE:
         raise UsageError(f"{format!r} cannot be imported. Choose one of {', '.join(IMPORTABLE)}.")
@@ -77,8 +81,12 @@ def import_tokens(
     files = load_files(config.tokenizer)
     info = reference_engine(files, config.tokenizer.special_tokens).info
     eos_id = _eos(config.tokenizer, info, required=format in _SEARCHED or eos_token is not None)
-    found = _find(paths, format, Given(_dtype(dtype, info), eos_id))
-    plan = _plan(found, format, eos_id, info)
+    given = Given(_dtype(dtype, info), eos_id)
+    found = _find(paths, format, given)
+    train = len(found)
+    if val:
+        found = _same_dtype([*found, *_find(val, format, given)])
+    plan = _plan(found, train, format, eos_id, info)
     with storage.lock():
         if overwrite or unfinished.stored_plan(storage) is None:
             unfinished.begin(storage, plan, files)
@@ -86,13 +94,18 @@ def import_tokens(
         if unfinished.is_finished(storage):
             return Store(storage, read_manifest(storage))
         unfinished.complete(storage, files)
-        _adopt(storage, found, info, progress, copy=copy)
+        _adopt(storage, found, train, info, progress, copy=copy)
         receipts = unfinished.read_receipts(storage)
         for source in plan.inputs:
             check_unchanged(source)
         frame = _frame(storage, receipts, found[0].dtype, info, eos_id, searched=format in _SEARCHED)
         parity = Parity(outcome="not-needed", engine=format, reference=format)
-        run = RunFacts(imported_from=format, seconds=round(perf_counter() - began, 3), tokpress=tokpress.__version__)
+        run = RunFacts(
+            imported_from=format,
+            seconds=round(perf_counter() - began, 3),
+            tokpress=tokpress.__version__,
+            tokenizer=config.tokenizer.spec,
+        )
         manifest = seal_store(storage, plan, config, frame, receipts, parity, run, dtype=found[0].dtype)
     return Store(storage, manifest)
 
@@ -117,6 +130,10 @@ def _find(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], name
     found = open_format(name).token_files([Path(path) for path in named], given)
     if not found:
         raise UsageError("no token files. Name some, or directories of them.")
+    return _same_dtype(found)
+
+
+def _same_dtype(found: list[TokenFile]) -> list[TokenFile]:
     other = next((file for file in found if file.dtype != found[0].dtype), None)
     if other is not None:
         raise InputError(
@@ -126,11 +143,14 @@ def _find(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], name
     return found
 
 
-def _plan(found: Sequence[TokenFile], name: str, eos_id: int | None, info: TokenizerInfo) -> Plan:
+def _plan(found: Sequence[TokenFile], train: int, name: str, eos_id: int | None, info: TokenizerInfo) -> Plan:
     inputs = []
-    for file in found:
+    for number, file in enumerate(found):
         stat = file.path.stat()
-        inputs.append(Input(path=os.fspath(file.path), format=name, size=stat.st_size, mtime_ns=stat.st_mtime_ns))
+        split = VAL if number >= train else msgspec.UNSET
+        inputs.append(
+            Input(path=os.fspath(file.path), format=name, size=stat.st_size, mtime_ns=stat.st_mtime_ns, split=split)
+        )
     return Plan(
         format_version=FORMAT_VERSION,
         inputs=inputs,
@@ -141,7 +161,13 @@ def _plan(found: Sequence[TokenFile], name: str, eos_id: int | None, info: Token
 
 
 def _adopt(
-    storage: LocalStorage, found: Sequence[TokenFile], info: TokenizerInfo, progress: Progress | None, *, copy: bool
+    storage: LocalStorage,
+    found: Sequence[TokenFile],
+    train: int,
+    info: TokenizerInfo,
+    progress: Progress | None,
+    *,
+    copy: bool,
 ) -> None:
     """A shard for every file that has none, by threads: the work is reading and hashing memory."""
     total = sum(file.tokens * file.dtype.itemsize for file in found)
@@ -151,7 +177,11 @@ def _adopt(
         file = found[unit]
         if unit not in done:
             _check_ids(file, info)
-            _write_shard(storage, unit, file, copy=copy)
+            if unit < train:
+                _write_shard(storage, unit, file, copy=copy)
+            else:  # a unit has a shard of `train`, which speaks for those of the others
+                _write_shard(storage, unit, file, split=VAL, copy=copy)
+                _write_shard(storage, unit, _nothing(file), beside=(VAL,), copy=True)
         return file.tokens * file.dtype.itemsize
 
     with thread_pool(usable_cores(), "import") as pool:
@@ -181,8 +211,16 @@ def _check_ids(file: TokenFile, info: TokenizerInfo) -> None:
         place += len(block)
 
 
-def _write_shard(storage: LocalStorage, unit: int, file: TokenFile, *, copy: bool) -> None:
-    key = f"{SHARDS}/{shard_name(TRAIN, unit, 0)}"
+def _nothing(file: TokenFile) -> TokenFile:
+    return TokenFile(
+        path=file.path, dtype=file.dtype, tokens=0, ends=np.empty(0, np.int64), offset=file.path.stat().st_size
+    )
+
+
+def _write_shard(
+    storage: LocalStorage, unit: int, file: TokenFile, *, split: str = TRAIN, beside: tuple[str, ...] = (), copy: bool
+) -> None:
+    key = f"{SHARDS}/{shard_name(split, unit, 0)}"
     docs = len(file.ends)
     entries = {
         "bin": _ids(storage, f"{key}.bin", file, copy=copy),
@@ -197,7 +235,7 @@ def _write_shard(storage: LocalStorage, unit: int, file: TokenFile, *, copy: boo
         entries["mask"] = _linked(storage, f"{key}.mask", file.mask, copy=copy)
     storage.barrier(SHARDS)
     receipt = Receipt(
-        split=TRAIN,
+        split=split,
         unit=unit,
         number=0,
         docs=docs,
@@ -210,6 +248,7 @@ def _write_shard(storage: LocalStorage, unit: int, file: TokenFile, *, copy: boo
         audited=0,
         next_input=None,
         next_position=None,
+        beside=beside,
         loss_tokens=None
         if file.mask is None
         else int(np.count_nonzero(np.fromfile(storage.local(f"{key}.mask"), np.uint8))),

@@ -1,8 +1,9 @@
 """llm.c, modded-nanogpt: a header of 256 i32, then ids, the separator **before** each document.
 
-In: shards. Out: `SPLIT_000000.bin`, ...: magic 20240520, version 1, number of tokens, u16 ids; or magic 20240801, version 7,
-u32 ids, as for Llama 3. Documents of a store end with EOS: it is moved to their front. Those that begin with BOS have their
-separator already and stay as they are. Where there is neither, the tokenizer's EOS is put in front.
+In: documents. Out: `SPLIT_000000.bin`, ..., of a chosen number of tokens whatever the shards: magic 20240520, version 1,
+number of tokens, u16 ids; or magic 20240801, version 7, u32 ids, as for Llama 3. Documents of a store end with EOS: it is
+moved to their front. Those that begin with BOS have their separator already and stay as they are. Where there is neither,
+the tokenizer's EOS is put in front.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from tokpress.documents.frame import Frame
 from tokpress.errors import InputError, UsageError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written
 from tokpress.formats.raw import ends_after, token_paths
-from tokpress.formats.rows import DocRun, doc_runs
+from tokpress.formats.rows import DocRun, doc_files
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
+from tokpress.records import TRAIN
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 from tokpress.store.shard import Shard
@@ -27,21 +29,22 @@ from tokpress.store.shard import Shard
 _HEADER_BYTES = 256 * 4
 _KINDS = {2: (20240520, 1), 4: (20240801, 7)}  # width of an id -> magic, version
 _MOST_TOKENS = 2**31 - 1  # in a file; the header counts in i32
+_FILE_TOKENS = _MOST_TOKENS // 2  # half, as every document may grow by a token; a document is never empty then
 
 
 class LlmcFormat(Format):
     opened_with = '-i "{out}/{split}_*.bin"'
     in_directories = False
+    sized_files = True
 
     def parts(self, export: Export) -> list[Part]:
         parts = []
         for split, store in export.splits.items():
             _separator(store)  # says what is missing before anything is written
-            # Half, as every document may grow by a token; a document is never empty then.
-            runs = doc_runs(store, shard_tokens=_MOST_TOKENS // 2)
-            for number, run in enumerate(runs):
+            for number, runs in enumerate(_files(export, store)):
                 name = f"{split}_{number:06d}.bin"
-                parts.append(Part(name, run.tokens * store.dtype.itemsize, _file(export, store, run, name)))
+                size = sum(run.tokens for run in runs) * store.dtype.itemsize
+                parts.append(Part(name, size, _file(export, store, runs, name)))
         return parts
 
     def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:
@@ -64,22 +67,38 @@ def _separator(store: Store) -> int | None:
     return manifest.tokenizer.special_tokens[named]
 
 
-def _file(export: Export, store: Store, run: DocRun, name: str) -> Write:
+def _files(export: Export, store: Store) -> list[list[DocRun]]:
+    most = export.options.file_tokens or _FILE_TOKENS
+    wanted = (export.options.min_files or 1) if store.split_name == TRAIN else 1
+    if most > _FILE_TOKENS:
+        raise UsageError(f"--file-tokens {most:,}: llmc files hold up to {_FILE_TOKENS:,} tokens here.")
+    if not store.num_docs:
+        return []
+    files = doc_files(store, file_tokens=min(most, -(-store.num_tokens // wanted)))
+    if len(files) < wanted:
+        raise UsageError(
+            f"--min-files {wanted}: {store.url} has {store.num_docs:,} documents in {store.split_name!r}, which fill "
+            f"{len(files):,}: a document is not cut. Ask for fewer files."
+        )
+    return files
+
+
+def _file(export: Export, store: Store, runs: list[DocRun], name: str) -> Write:
     def write(files: LocalStorage, advance: Advance) -> Written:
         part = PartWriter(export, files, advance)
-        shard = store.shard(run.shard)
         separator = _separator(store)
-        tokens = sum(_count(shard, piece, separator) for piece in _pieces(store, run))
+        tokens = sum(_count(store.shard(piece.shard), piece, separator) for piece in _pieces(store, runs))
         if tokens > _MOST_TOKENS:
             raise UsageError(f"llmc files hold up to {_MOST_TOKENS:,} tokens, and {name} would have {tokens:,}.")
-        part.write(name, _blocks(store, run, separator, tokens))
+        part.write(name, _blocks(store, runs, separator, tokens))
         return part.receipt()
 
     return write
 
 
-def _pieces(store: Store, run: DocRun) -> list[DocRun]:
-    return run.cut(store.shard(run.shard).ends, BLOCK_BYTES // store.dtype.itemsize)
+def _pieces(store: Store, runs: list[DocRun]) -> Iterator[DocRun]:
+    for run in runs:
+        yield from run.cut(store.shard(run.shard).ends, BLOCK_BYTES // store.dtype.itemsize)
 
 
 def _ended(shard: Shard, piece: DocRun, separator: int) -> Any:
@@ -96,12 +115,12 @@ def _count(shard: Shard, piece: DocRun, separator: int | None) -> int:
     return piece.tokens + (piece.last - piece.first) - int(_ended(shard, piece, separator).sum())
 
 
-def _blocks(store: Store, run: DocRun, separator: int | None, tokens: int) -> Iterator[Any]:
+def _blocks(store: Store, runs: list[DocRun], separator: int | None, tokens: int) -> Iterator[Any]:
     header = np.zeros(256, "<i4")
     header[:3] = (*_KINDS[store.dtype.itemsize], tokens)
     yield header
-    shard = store.shard(run.shard)
-    for piece in _pieces(store, run):
+    for piece in _pieces(store, runs):
+        shard = store.shard(piece.shard)
         ids = shard.ids[piece.start : piece.stop]
         yield ids if separator is None else _moved(store, shard, piece, ids, separator)
 

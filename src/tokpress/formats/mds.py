@@ -1,7 +1,7 @@
 """MosaicML's MDS, version 2: a sample a document, or a sample a sequence.
 
-In: a split. Out: `SPLIT/shard.00000.mds`, ... with `tokens` and, where something is masked or padded, `loss_mask`; and
-`index.json`, last.
+In: a split. Out: `SPLIT/shard.00000.mds`, ... with `tokens` and, where something is masked or padded, `loss_mask`; for LLM
+Foundry, which does not read that, `turns` as JSON; and `index.json`, last.
 
     shard   u32 samples · u32 where each starts, and one more, where the last ends · JSON · samples
     sample  u32 size of each column that has no fixed one · columns, sorted by name
@@ -11,6 +11,7 @@ In: a split. Out: `SPLIT/shard.00000.mds`, ... with `tokens` and, where somethin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -23,11 +24,14 @@ from tokpress.batches import Int64s
 from tokpress.errors import UsageError
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written, has_mask
 from tokpress.formats.rows import FILE_BYTES, DocRun, Sequences, doc_runs
+from tokpress.formats.trainers import find_trainer
+from tokpress.formats.turns import encoded_turns
 from tokpress.formats.writing import PartWriter
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
 _LARGEST = 2**32 - 1  # bytes of a shard: places in it are u32
+_TURN_BYTES = 6  # that an id takes as JSON, about
 _LENGTH_BYTES = 5  # at most: the byte that says how wide a length is, and the length
 
 
@@ -61,14 +65,22 @@ class MdsFormat(Format):
 def _config(export: Export, store: Store) -> dict[str, Any]:
     """What a shard says of itself."""
     length = export.options.seq_len
+    if _has_turns(export):
+        return _said_of({"turns": ("json", None)})
     masked = has_mask(store) if length is None else Sequences(store, export.options).masked
     columns = {"loss_mask": np.dtype(np.uint8)} if masked else {}
     columns["tokens"] = store.dtype
     shape = "" if length is None else f":{length}"
+    return _said_of(
+        {name: (f"ndarray:{dtype.name}{shape}", length and length * dtype.itemsize) for name, dtype in columns.items()}
+    )
+
+
+def _said_of(columns: dict[str, tuple[str, int | None]]) -> dict[str, Any]:
     return {
-        "column_encodings": [f"ndarray:{dtype.name}{shape}" for dtype in columns.values()],
+        "column_encodings": [encoding for encoding, _ in columns.values()],
         "column_names": list(columns),
-        "column_sizes": [length and length * dtype.itemsize for dtype in columns.values()],
+        "column_sizes": [size for _, size in columns.values()],
         "compression": None,
         "format": "mds",
         "hashes": [],
@@ -77,8 +89,17 @@ def _config(export: Export, store: Store) -> dict[str, Any]:
     }
 
 
+def _has_turns(export: Export) -> bool:
+    options = export.options
+    return bool(options.trainer) and "turns" in find_trainer(str(options.trainer)).columns_for(options.seq_len)
+
+
 def _shards(export: Export, store: Store) -> Iterator[tuple[int, Any]]:
     """Of each shard: about its size, and what gives the ends of its samples and their bytes."""
+    if _has_turns(export):
+        for run in doc_runs(store, shard_tokens=FILE_BYTES // _TURN_BYTES):
+            yield run.tokens * _TURN_BYTES, lambda run=run: _turns(store, run)
+        return
     if export.options.seq_len is None:
         masked = has_mask(store)
         for run in doc_runs(store, shard_tokens=FILE_BYTES // store.dtype.itemsize):
@@ -103,6 +124,17 @@ def _shard(export: Export, store: Store, name: str, config: bytes, samples: Any)
         return part.receipt(split=store.split_name, rows=len(ends), raw_data=raw_data)
 
     return write
+
+
+def _turns(store: Store, run: DocRun) -> tuple[Int64s, Any]:
+    """Samples of one column whose size stands before it."""
+    shard = store.shard(run.shard)
+    bounds = np.concatenate(([run.start], shard.ends[run.first : run.last])).tolist()
+    samples = []
+    for start, stop in pairwise(bounds):
+        data = encoded_turns(shard.ids[start:stop], None if shard.mask is None else shard.mask[start:stop])
+        samples.append(len(data).to_bytes(4, "little") + data)
+    return np.cumsum([len(sample) for sample in samples], dtype=np.int64), b"".join(samples)
 
 
 def _rows(sequences: Sequences, rows: range) -> tuple[Int64s, Any]:

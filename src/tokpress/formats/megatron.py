@@ -1,7 +1,9 @@
 """Megatron-LM, NeMo, GPT-NeoX: raw ids (`.bin`) and an index (`.idx`).
 
-In: shards. Out: `SPLIT.bin` and `SPLIT.idx`, or `SPLIT-00000.bin`, ... if there are several shards, all of them links, and
-`SPLIT.txt`, which lists them for `--data-args-path`. With `merge`, one pair a split, copied.
+In: shards. Out: `SPLIT.bin` and `SPLIT.idx`, or `SPLIT-00000.bin`, ... if there are several shards: links, but for small
+shards, which are joined; and `SPLIT.txt`, which lists them for `--data-args-path`, each with its number of tokens as its
+weight: prefixes without weights are gone through once, and a run that asks for more samples than that gets none. With
+`merge`, one pair a split, copied. A split without a token has no files: Megatron could not map them.
 
     .idx  "MMIDIDX\\0\\0" · u64 1 · u8 dtype · u64 sequences · u64 documents + 1 · i32 length[] · i64 byte offset[] ·
           i64 first sequence of each document[], and one more
@@ -20,9 +22,8 @@ import numpy as np
 from tokpress.batches import Int64s
 from tokpress.errors import InputError, StoreError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, shards_of
-from tokpress.formats.raw import count_ids, joined_parts, lengths_of, token_paths
+from tokpress.formats.raw import count_ids, group_ends, group_tokens, joined_parts, shard_groups, token_paths, write_ids
 from tokpress.formats.writing import PartWriter
-from tokpress.records import Receipt
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
@@ -42,38 +43,44 @@ class MegatronFormat(Format):
     def parts(self, export: Export) -> list[Part]:
         parts: list[Part] = []
         for split, store in export.splits.items():
-            shards, prefixes = shards_of(store), _prefixes(export, split)
-            if export.options.merge or not shards:
+            if not store.num_tokens:
+                continue
+            if export.options.merge:
                 parts += joined_parts(export, store, f"{split}.bin")
                 parts.append(Part(f"{split}.idx", store.num_docs * 12, _index_of_split(export, store, split)))
                 continue
-            for number, (receipt, prefix) in enumerate(zip(shards, prefixes, strict=True)):
-                size = receipt.files["bin"].bytes + receipt.docs * 12
-                parts.append(Part(prefix, size, _pair(export, store, number, receipt, prefix)))
+            for prefix, group in _groups(export, store).items():
+                size = group_tokens(store, group) * store.dtype.itemsize
+                parts.append(Part(prefix, size, _pair(export, store, group, prefix)))
         return parts
 
     def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:  # noqa: ARG002
         lists = {}
-        for split in export.splits:
-            prefixes = [os.fspath(export.final / prefix) for prefix in _prefixes(export, split)]
-            lists[f"{split}.txt"] = ("\n".join(prefixes) + "\n").encode()
+        for split, store in export.splits.items():
+            if not store.num_tokens:
+                continue
+            groups = _groups(export, store)
+            lines = [f"{group_tokens(store, group)} {export.final / prefix}\n" for prefix, group in groups.items()]
+            lists[f"{split}.txt"] = os.fsencode("".join(lines))
         return lists
 
     def token_files(self, paths: Sequence[Path], given: Given) -> list[TokenFile]:  # noqa: ARG002
         return [_read(file) for file in token_paths(paths, ".bin", beside=".idx")]
 
 
-def _prefixes(export: Export, split: str) -> list[str]:
-    """What the pairs of a split are called."""
-    count = len(shards_of(export.splits[split]))
-    return [split] if export.options.merge or count < 2 else [f"{split}-{number:05d}" for number in range(count)]
+def _groups(export: Export, store: Store) -> dict[str, range]:
+    """The pairs of a split: their names, and the shards in each."""
+    everything = [range(len(shards_of(store)))]
+    groups = everything if export.options.merge else shard_groups(store)
+    split = store.split_name
+    return {split if len(groups) == 1 else f"{split}-{number:05d}": group for number, group in enumerate(groups)}
 
 
-def _pair(export: Export, store: Store, number: int, receipt: Receipt, prefix: str) -> Write:
+def _pair(export: Export, store: Store, group: range, prefix: str) -> Write:
     def write(files: LocalStorage, advance: Advance) -> Written:
         part = PartWriter(export, files, advance)
-        part.link(receipt, "bin", f"{prefix}.bin")
-        part.write(f"{prefix}.idx", _index(lengths_of(store, number), store))
+        write_ids(part, store, group, f"{prefix}.bin")
+        part.write(f"{prefix}.idx", _index(np.diff(group_ends(store, group), prepend=0), store))
         return part.receipt()
 
     return write

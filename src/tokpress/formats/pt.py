@@ -1,7 +1,8 @@
 """PyTorch: chunks of sequences as tensors.
 
 In: sequences of a packing. Out: `SPLIT/chunk_000000.pt`, ...: one tensor `[sequences, seq_len]` of int32 or int64 and
-nothing else, so that it loads with `weights_only=True`; `mask_000000.pt`, u8, where something is masked or padded.
+nothing else, so that it loads with `weights_only=True`; `mask_000000.pt`, u8, where something is masked or padded;
+`doc_ends_000000.pt`, int32 `[documents, 2]`: the row in the chunk, and the column after a document's last token in it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ def _chunk(export: Export, sequences: Sequences, rows: range, number: int) -> Wr
         part.write(f"{split}/chunk_{number:06d}.pt", [_saved(arrays["input_ids"])])
         if sequences.masked:
             part.write(f"{split}/mask_{number:06d}.pt", [_saved(arrays["loss_mask"].view(np.uint8))])
+        segments = sequences.segments(rows)
+        ends = np.stack((segments.rows, segments.columns + segments.lengths), axis=1).astype(np.int32)
+        part.write(f"{split}/doc_ends_{number:06d}.pt", [_saved(ends)])
         return part.receipt(split=split, rows=len(rows))
 
     return write

@@ -1,7 +1,8 @@
 """What formats of raw ids share.
 
-In: the shards of a split. Out: one file of all of them, each shard a stretch of it; lengths of documents; and for files that
-are to be imported, their paths and, where there is no index, the ends of documents.
+In: the shards of a split. Out: one file of all of them, each shard a stretch of it; or a file for each group of shards that
+is large enough for a reader to start from; and for files that are to be imported, their paths and, where there is no
+index, the ends of documents.
 """
 
 from __future__ import annotations
@@ -20,15 +21,73 @@ from tokpress.records import Receipt
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
+LEAST_TOKENS = 2**20  # in a file, if the split has as many: readers cut sequences file by file and refuse a shorter one
+
+
+def shard_groups(store: Store) -> list[range]:
+    """Consecutive shards that make one file: each its own where it is large enough, several where they are small.
+
+    A split that takes one document in a thousand has as many shards as there are units, with hardly anything in them.
+    """
+    receipts = shards_of(store)
+    groups: list[range] = []
+    first = tokens = 0
+    for number, receipt in enumerate(receipts):
+        tokens += receipt.tokens
+        if tokens >= LEAST_TOKENS:
+            groups.append(range(first, number + 1))
+            first, tokens = number + 1, 0
+    if first < len(receipts):
+        before = groups.pop().start if groups else first
+        groups.append(range(before, len(receipts)))
+    return groups
+
+
+def group_tokens(store: Store, group: range) -> int:
+    return sum(shards_of(store)[number].tokens for number in group)
+
+
+def group_ends(store: Store, group: range) -> Int64s:
+    """Where the documents of these shards end, counted from the first one's start."""
+    ends = [store.shard(number).ends for number in group]
+    if len(ends) == 1:
+        return ends[0]
+    before = np.cumsum([0, *(shards_of(store)[number].tokens for number in group[:-1])])
+    return np.concatenate([each + tokens for each, tokens in zip(ends, before.tolist(), strict=True)])
+
+
+def write_ids(part: PartWriter, store: Store, group: range, name: str) -> None:
+    """A link of a shard, or several end to end."""
+    if len(group) == 1:
+        part.link(shards_of(store)[group[0]], "bin", name)
+    else:
+        part.write(name, (block for number in group for block in blocks_of(store.shard(number).ids)))
+
+
+def write_mask(part: PartWriter, store: Store, group: range, name: str) -> None:
+    """Their masks; all of a shard counts if it has none, and others have."""
+    receipt = shards_of(store)[group[0]]
+    if len(group) == 1 and "mask" in receipt.files:
+        part.link(receipt, "mask", name)
+        return
+    masks = (store.shard(number) for number in group)
+    part.write(
+        name,
+        (
+            np.ascontiguousarray(block)
+            for shard in masks
+            for block in blocks_of(np.broadcast_to(np.uint8(1), shard.ids.shape) if shard.mask is None else shard.mask)
+        ),
+    )
+
 
 def joined_parts(export: Export, store: Store, name: str) -> list[Part]:
-    """All shards end to end in one file. A single one is linked."""
+    """All shards end to end in one file. A single one is linked; without a token there is no file, which no reader maps."""
     shards = shards_of(store)
-    size = store.num_tokens * store.dtype.itemsize
+    if not store.num_tokens:
+        return []
     if len(shards) == 1:
-        return [Part(name, size, _linked(export, shards[0], name))]
-    if not shards:
-        return [Part(name, 0, _stretch(export, store, name, None))]
+        return [Part(name, store.num_tokens * store.dtype.itemsize, _linked(export, shards[0], name))]
     return [
         Part(f"{name}-{number:05d}", receipt.files["bin"].bytes, _stretch(export, store, name, number))
         for number, receipt in enumerate(shards)
@@ -44,37 +103,22 @@ def _linked(export: Export, receipt: Receipt, name: str) -> Write:
     return write
 
 
-def _stretch(export: Export, store: Store, name: str, number: int | None) -> Write:
+def _stretch(export: Export, store: Store, name: str, number: int) -> Write:
     def write(files: LocalStorage, advance: Advance) -> Written:
         part = PartWriter(export, files, advance)
         width = store.dtype.itemsize
-        ids: Ids = np.empty(0, store.dtype) if number is None else store.shard(number).ids
-        start = 0 if number is None else int(store.shard_token_ends[number]) - len(ids)
+        ids: Ids = store.shard(number).ids
+        start = int(store.shard_token_ends[number]) - len(ids)
         part.write_at(name, store.num_tokens * width, start * width, blocks_of(ids))
         return part.receipt()
 
     return write
 
 
-def write_mask(part: PartWriter, receipt: Receipt, name: str) -> None:
-    """The mask of a shard; all of it counts if it has none, and others have."""
-    if "mask" in receipt.files:
-        part.link(receipt, "mask", name)
-    else:
-        ones = np.broadcast_to(np.uint8(1), receipt.tokens)
-        part.write(name, (np.ascontiguousarray(block) for block in blocks_of(ones)))
-
-
 def blocks_of(array: Any) -> Iterator[Any]:
     """A mapped array in pieces, so that no more of it than one has to be in memory."""
     step = max(BLOCK_BYTES // array.itemsize, 1)
     return (array[first : first + step] for first in range(0, len(array), step))
-
-
-def lengths_of(store: Store, number: int) -> Int64s:
-    """Tokens of each document of a shard."""
-    lengths: Int64s = np.diff(store.shard(number).ends, prepend=0)
-    return lengths
 
 
 def token_paths(paths: Sequence[Path], suffix: str, *, beside: str | None = None) -> list[Path]:

@@ -61,6 +61,26 @@ def doc_runs(store: Store, *, shard_tokens: int) -> list[DocRun]:
     return runs
 
 
+def doc_files(store: Store, *, file_tokens: int) -> list[list[DocRun]]:
+    """All documents of a split in files of at most so many tokens, whatever its shards; a longer one has its own file."""
+    files: list[list[DocRun]] = []
+    room = 0
+    for number, receipt in enumerate(shards_of(store)):
+        ends = store.shard(number).ends
+        first = start = 0
+        while first < receipt.docs:
+            fitting = int(np.searchsorted(ends[first:], start + room, "right"))
+            if not files or not fitting:
+                files.append([])
+                room = file_tokens
+                fitting = max(int(np.searchsorted(ends[first:], start + room, "right")), 1)
+            last, stop = first + fitting, int(ends[first + fitting - 1])
+            files[-1].append(DocRun(number, first, last, start, stop))
+            room = max(room - (stop - start), 0)
+            first, start = last, stop
+    return files
+
+
 class Sequences:
     """The sequences of a split as arrays: `input_ids`, and `loss_mask` if anything is masked or padded."""
 

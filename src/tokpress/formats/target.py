@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from tokpress.errors import UsageError
-from tokpress.formats.base import ExportOptions, Written
+from tokpress.formats.base import ExportOptions, Loss, Written
 from tokpress.records import PLAN, Count, TokenizerInfo
 from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import differences, encode, find_record
@@ -59,6 +59,8 @@ class Metadata(ExportPlan, frozen=True, kw_only=True):
     linked_bytes: Count
     written_bytes: Count
     made_with: str
+    pad_id: int | msgspec.UnsetType = msgspec.UNSET  # where rows may be padded: what with
+    losses: list[Loss] | msgspec.UnsetType = msgspec.UNSET  # what its reader will not get; not there: nothing
 
 
 class Target:

@@ -71,7 +71,7 @@ class PretokenizedDataset:
             fields=tuple(fields),
             shift_labels=shift_labels,
             mask_across_docs=mask_across_docs,
-            pad_id=pad_id if pad_id is not None else self.store.manifest.eos_id or 0,
+            pad_id=pad_id if pad_id is not None else default_pad_id(self.store),
             ignore_index=ignore_index,
             max_docs=min(max_docs or seq_len, seq_len),
             dtype=checked_dtype(dtype, self.store.manifest.tokenizer.vocab_size, needs_sign="labels" in fields),
@@ -132,6 +132,11 @@ class PretokenizedDataset:
         """Which tokens sequence `sequences[k]` brings to row `rows[k]`, which rise; or to row k."""
         ranges = self.stream.ranges(self.packing.pieces(sequences))
         return SourceRanges(self.stream, ranges if rows is None else ranges.moved_to(rows), self.packing.seq_len)
+
+
+def default_pad_id(store: Store) -> int:
+    """EOS, which is never in the loss where it is padding; 0 if the store has none."""
+    return store.manifest.eos_id or 0
 
 
 def _split_of(store: Store | str | os.PathLike[str], split: str) -> Store:

@@ -282,6 +282,7 @@ def _run(
     facts = tally.facts(
         workers=scheduler.count, threads=scheduler.threads, peak_bytes=cluster.peak_bytes, started=started
     )
+    facts = msgspec.structs.replace(facts, tokenizer=config.tokenizer.spec)
     return _Written(plan, frame, parity, receipts, facts)
 
 

@@ -71,6 +71,17 @@ def read_kept(storage: Storage, key: str, row: int) -> dict[str, str | None]:
     raise IndexError(f"{storage.location(key)} has no such row")
 
 
+def read_kept_rows(storage: Storage, key: str, first: int, last: int) -> pa.Table:
+    """Of documents [first, last)."""
+    with storage.open(key) as opened, pq.ParquetFile(opened) as file:
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+        ends = np.cumsum([0, *sizes])
+        groups = [group for group in range(len(sizes)) if ends[group] < last and ends[group + 1] > first]
+        if not groups:
+            return file.schema_arrow.empty_table()
+        return file.read_row_groups(groups).slice(first - int(ends[groups[0]]), last - first)
+
+
 def count_kept(storage: Storage, key: str) -> int | None:
     """Rows of the file; None if it is not to be read."""
     try:

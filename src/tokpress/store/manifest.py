@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -123,6 +123,13 @@ class _Header(msgspec.Struct):
     format_version: int = 0
 
 
+class _Export(msgspec.Struct):
+    """What an export says of itself in its `metadata.json`."""
+
+    format: Literal["tokpress-export"]
+    options: dict[str, Any]
+
+
 def read_manifest(storage: Storage) -> Manifest:
     url = storage.url
     if not storage.present():
@@ -131,6 +138,11 @@ def read_manifest(storage: Storage) -> Manifest:
         if storage.exists(PLAN):
             raise StoreError(
                 f"the store at {url} is not finished: it has no {MANIFEST}. Run its `tokpress build` command again."
+            )
+        if export := find_record(storage, "metadata.json", _Export):
+            raise StoreError(
+                f"no store at {url}: it is an export of one (--to {export.options.get('to')}), for that trainer's own "
+                "reader. Name the store itself; or, of raw tokens, make one: tokpress import --help"
             )
         raise StoreError(f"no store at {url}: it has no {MANIFEST}. Make one: tokpress build --help")
     try:
