@@ -2,7 +2,7 @@
 
 In: arguments. Out: text for people on standard error, results on standard output, an exit code (docs in `tokpress --help`).
 
-    build, pack, inspect, verify, status, export, import_, diagnose, bench, train_tokenizer, demo    one a verb
+    build, pack, inspect, verify, status, export, import_, diagnose, check_resume, bench, train_tokenizer, demo    one a verb
     options     options that several verbs have
     flags       flags of `build`, from the declarations of config.py
     config_file --config FILE.toml and --print-config
@@ -35,6 +35,7 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "import": "Adopt another trainer's token files as a store.",
     "bench": "Measure tokenizers, workers or loaders on your own data.",
     "diagnose": "Show where a training step's time goes.",
+    "check-resume": "See whether a trainer goes on with the very next batch.",
     "train-tokenizer": "Make a tokenizer from text.",
     "demo": "All of the above on text this machine already has.",
 }

@@ -125,7 +125,7 @@ class Shaper:
         if limit is not None and long.any() and how == "drop":
             detail = "{:,} tokens, --max-length is {:,}"
             # A record whose documents are its turns is left out whole: it is written or rejected, never both.
-            firsts = _first_of_record(docs.continued, len(docs))[long].tolist()
+            firsts = first_of_record(docs.continued, len(docs))[long].tolist()
             longest = dict(zip(firsts, lengths[long].tolist(), strict=True))
             reasons = {i: (OVERLONG, detail.format(length, limit)) for i, length in longest.items()}
         elif limit is not None and long.any() and how == "truncate":
@@ -138,7 +138,7 @@ class Shaper:
             some = np.ones(len(docs), np.bool_)
         rejects = batch.rejects
         if reasons or not some.all():
-            records = _first_of_record(docs.continued, len(docs))
+            records = first_of_record(docs.continued, len(docs))
             keep = some & ~np.isin(records, list(reasons))
             docs = replace(docs.take(np.flatnonzero(keep)), continued=same_record(records[keep]))
             rejects = in_order([*rejects, *rejected(batch, reasons, self._inputs)])
@@ -147,7 +147,7 @@ class Shaper:
         return docs, rejects
 
 
-def _first_of_record(continued: Flags | None, docs: int) -> Int64s:
+def first_of_record(continued: Flags | None, docs: int) -> Int64s:
     """Of each document, the first one of its record."""
     numbers = np.arange(docs)
     return numbers if continued is None else np.maximum.accumulate(np.where(continued, 0, numbers))
@@ -155,7 +155,7 @@ def _first_of_record(continued: Flags | None, docs: int) -> Int64s:
 
 def _records_without(good: Flags, continued: Flags | None) -> Int64s:
     """The first documents of records that have no good one."""
-    firsts = _first_of_record(continued, len(good))
+    firsts = first_of_record(continued, len(good))
     return np.setdiff1d(firsts, firsts[good])
 
 
@@ -190,7 +190,7 @@ def only_documents(rendered: Rendered, good: Flags, rejects: list[Reject]) -> Re
         spans = Spans(spans.starts[chosen], spans.stops[chosen], np.cumsum(counts[good], dtype=np.int64))
     continued = None
     if rendered.continued is not None:
-        continued = same_record(_first_of_record(rendered.continued, len(good))[good])
+        continued = same_record(first_of_record(rendered.continued, len(good))[good])
     return Rendered(batch, spans, rendered.taken, continued)
 
 
@@ -209,7 +209,7 @@ def _truncated(docs: DocumentBatch, lengths: Int64s, limit: int, long: Flags) ->
     tokens = TokenBatch(docs.tokens.ids[inside], np.cumsum(kept))
     mask = None if docs.mask is None else docs.mask[inside]
     cut = np.flatnonzero(long)  # a record counts once, however many of its documents are cut
-    records = _first_of_record(docs.continued, len(docs))[cut]
+    records = first_of_record(docs.continued, len(docs))[cut]
     once = _flags(cut[np.unique(records, return_index=True)[1]], len(docs))
     return replace(docs, tokens=tokens, mask=mask, truncated=once)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tokpress.batches import TextBatch, TokenBatch
 from tokpress.documents.base import Rendered, rejected
-from tokpress.documents.shape import only_documents
+from tokpress.documents.shape import first_of_record, only_documents
 from tokpress.engines.base import Engine
 from tokpress.errors import CannotEncode
 from tokpress.records import CANNOT_ENCODE, Input
@@ -26,8 +26,10 @@ def encode_or_reject(
         return rendered, engine.encode(batch.text, threads=threads)
     except CannotEncode:
         refused = _refused(engine, batch)
-    good = np.ones(len(batch), bool)
-    good[list(refused)] = False
+    # A record that makes several documents is rejected whole, once: it is written or rejected, never both.
+    firsts = first_of_record(rendered.continued, len(batch))
+    refused = {int(firsts[i]): why for i, why in sorted(refused.items(), reverse=True)}
+    good = ~np.isin(firsts, list(refused))
     rendered = only_documents(rendered, good, rejected(batch, refused, inputs))
     return rendered, engine.encode(rendered.batch.text, threads=threads)
 
