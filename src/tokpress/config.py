@@ -33,8 +33,8 @@ class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
     format: Annotated[
         str | None,
         Option(
-            "jsonl, parquet, arrow, text (a document a file) or lines (a document a line); with .gz .zst .bz2 .xz, "
-            "like jsonl.zst. Default: by file name; standard input is jsonl.",
+            "jsonl, csv, tsv, parquet, arrow, text (a document a file) or lines (a document a line); with .gz .zst "
+            ".bz2 .xz, like jsonl.zst. Default: by file name; standard input is jsonl.",
             "inputs",
             metavar="FORMAT",
             live=True,
@@ -237,6 +237,11 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def by_hash(self) -> bool:
         return self.val_fraction is not None or self.val_docs is not None
+
+    @property
+    def by_name(self) -> bool:
+        """Whether it is decided by where a record stands."""
+        return self.by_hash and self.split_key is None
 
 
 class CheckConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 BAD_JSON = "bad-json"  # not one JSON object on the line
+BAD_CSV = "bad-csv"  # a record with another number of fields than there are columns
 MISSING_FIELD = "missing-field"  # no text field, or it is null
 WRONG_TYPE = "wrong-type"  # the text field holds something other than text
 INVALID_UTF8 = "invalid-utf8"
@@ -76,6 +77,8 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     size: int  # bytes as stored
     mtime_ns: int
     split: str | msgspec.UnsetType = msgspec.UNSET  # that all its records belong to
+    # Relative to the argument that found it: what is hashed to split its records. Plans before this was there hash the path.
+    name: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def version(self) -> str:

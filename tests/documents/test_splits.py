@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,39 @@ class TestStable:
         one = build(inputs, tmp_path / "one", workers=1, batch_bytes=300, **options)
         two = build(inputs, tmp_path / "two", workers=2, **options)
         assert stored(one.path) == stored(two.path)
+
+    def test_a_copy_elsewhere_has_the_same_validation_set(
+        self, inputs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        data, copy = tmp_path / "data" / "en", tmp_path / "other" / "place"
+        shutil.copytree(tmp_path, data, ignore=shutil.ignore_patterns("data"))
+        shutil.copytree(data.parent, copy)
+        monkeypatch.chdir(copy)
+        arguments = [str(data.parent), str(copy), ".", "*/*.jsonl", f"{tmp_path}/data/**/*.jsonl"]
+        stores = [build([Path(a)], tmp_path / f"store{i}", val_fraction=0.2) for i, a in enumerate(arguments)]
+        chosen = [ids(store, "val") for store in stores]
+        assert chosen[0]
+        assert all(val == chosen[0] for val in chosen)
+
+    def test_a_store_that_was_planned_by_paths_goes_on_by_paths(self, inputs: list[Path], tmp_path: Path) -> None:
+        """Plans had no names once. The same command finds such a store finished, and ends an unfinished one as begun."""
+        fresh = build(inputs, tmp_path / "fresh", val_fraction=0.2)
+        assert [source.name for source in fresh.plan.inputs] == ["a.jsonl", "b.jsonl", "c.jsonl"]
+        old = tmp_path / "old"
+        options: Any = {"val_fraction": 0.2, "tokenizer": "bytes", "unit_size": 9000, "shard_size": 1500}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SplitConfig, "by_name", False)
+            before = tokpress.build(inputs, out=old, keep=["id"], **options)
+        assert b'"name"' not in (old / "plan.json").read_bytes()
+        assert ids(before, "val") != ids(fresh, "val")
+        files = stored(old)
+        assert ids(tokpress.build(inputs, out=old, keep=["id"], **options), "val") == ids(before, "val")
+        (old / "manifest.json").unlink()
+        for receipt in sorted((old / "shards").glob("*.json"))[3:]:
+            receipt.unlink()
+        again = tokpress.build(inputs, out=old, keep=["id"], **options)
+        assert again.verify().ok
+        assert stored(old) == files
 
     def test_another_seed_is_another_choice(self, inputs: list[Path], tmp_path: Path) -> None:
         chosen = [ids(build(inputs, tmp_path / str(s), val_fraction=0.2, split_seed=s), "val") for s in (0, 1)]

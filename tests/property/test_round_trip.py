@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,16 @@ class TestStreams:
         data = mark + jsonl(texts).replace(b"\n", end)
         data = data if last else data.removesuffix(end)
         path = write(folder / f"a.jsonl{extension}", compress(data, extension, members))
+        assert stored(path, folder, **cuts) == texts
+
+    @quick
+    @given(texts=texts_of_anything, mark=st.sampled_from([b"", BOM]), cuts=cuts)
+    def test_csv(
+        self, folder: Path, extension: str, members: int, texts: list[str], mark: bytes, cuts: dict[str, Any]
+    ) -> None:
+        file = io.StringIO()
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["text"], *([text] for text in texts)])
+        path = write(folder / f"a.csv{extension}", compress(mark + file.getvalue().encode(), extension, members))
         assert stored(path, folder, **cuts) == texts
 
     @quick

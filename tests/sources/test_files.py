@@ -16,7 +16,8 @@ import tokpress
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
 from tokpress.records import STDIN, Input
-from tokpress.sources.files import FORMAT_OF_EXTENSION, check_unchanged, discover
+from tokpress.sources.extensions import FORMAT_OF_EXTENSION
+from tokpress.sources.files import check_unchanged, discover
 
 from .reading import COMPRESSORS, compress, joined, jsonl, read, write
 
@@ -149,20 +150,28 @@ class TestMistakes:
             (["empty"], {}, "empty is an empty directory. Check the path"),
             (["only-other"], {}, "--format"),
             (["empty"], {"format": "jsonl"}, "empty is an empty directory"),
-            (["data.bin"], {}, r"cannot tell the format of data\.bin.*--format jsonl\|text"),
+            (["data.bin"], {}, r"cannot tell the format of data\.bin.*--format jsonl\|csv"),
             (["data.gz"], {}, "--format"),
-            (["a.jsonl"], {"format": "xml"}, "--format 'xml' is not one of jsonl, text"),
+            (["a.jsonl"], {"format": "xml"}, "--format 'xml' is not one of jsonl, csv"),
             (["a.jsonl"], {"format": "jsonl.rar"}, "'rar' is not one of"),
             (["a.jsonl"], {"separator": "\n"}, "--separator is for plain text, but a.jsonl is jsonl"),
             (["-"], {"separator": "\n"}, "--separator is for plain text"),
             (["a.parquet.gz"], {}, "parquet files are compressed inside"),
             (["a.jsonl"], {"format": "arrow.zst"}, "arrow files are compressed inside"),
             (["-"], {"format": "parquet"}, "parquet cannot be read from standard input"),
+            (["CC-MAIN.warc.gz"], {}, r"CC-MAIN\.warc\.gz is a web archive, which is not read.*Extract the text"),
+            (["crawl"], {}, "no file in crawl can be read: b.warc is a web archive.*Extract the text"),
+            (["book.PDF"], {}, r"book\.PDF is an office or book format.*Convert it to text"),
+            (["all.tar.gz"], {}, r"all\.tar\.gz is an archive.*Unpack it"),
+            (["table.orc"], {}, "a table format that is not read. Write it as Parquet"),
+            (["page.html"], {}, "--format text to take each file as it stands"),
+            (["a.csv"], {"separator": "\n"}, "--separator is for plain text, but a.csv is csv"),
             (["pipe.jsonl"], {}, "pipe.jsonl is not a regular file.*standard input"),
         ],
     )
     def test_are_told_with_what_to_do(self, arguments: list[str], options: dict[str, Any], words: str) -> None:
-        touch("a.jsonl", "data.bin", "data.gz", "a.parquet.gz", "only-other/image.png")
+        touch("a.jsonl", "data.bin", "data.gz", "a.parquet.gz", "only-other/image.png", "a.csv")
+        touch("CC-MAIN.warc.gz", "crawl/a.png", "crawl/b.warc", "book.PDF", "all.tar.gz", "table.orc", "page.html")
         Path("empty").mkdir()
         os.mkfifo("pipe.jsonl")
         with pytest.raises(UsageError, match=words):

@@ -1,8 +1,9 @@
 """Which split a record belongs to.
 
 In: batches of records. Out: the same, with the number of a split for each record; `names` says which it is. It is decided by
-a keyed hash of where the record stands (the path as it was given, and its position) or of its `--split-key`; by a field that
-names the split; or by the input. So a record falls on the same side whatever the workers, and whatever is added later.
+a keyed hash of where the record stands (the file's name below the argument that found it, and the position in it) or of its
+`--split-key`; by a field that names the split; or by the input. So a record falls on the same side whatever the workers,
+whatever is added later, and wherever the files lie.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import xxhash
+from msgspec import UNSET
 
 from tokpress.batches import TextBatch, in_order
 from tokpress.config import BuildConfig, SplitConfig
@@ -96,13 +98,13 @@ class Hasher:
     def __init__(self, config: SplitConfig, inputs: Sequence[Input]) -> None:
         self._key = config.split_key
         self._seed = config.split_seed
-        paths = [xxhash.xxh3_64_intdigest(source.path.encode(), self._seed) for source in inputs]
-        self._paths = np.array(paths, np.uint64)
+        names = (source.path if source.name is UNSET else source.name for source in inputs)
+        self._names = np.array([xxhash.xxh3_64_intdigest(name.encode(), self._seed) for name in names], np.uint64)
 
     def hashes(self, batch: TextBatch) -> tuple[Words, dict[int, tuple[str, str]]]:
         """Of each record; and why there is none, for those that lack the key."""
         if self._key is None:
-            return mix(self._paths[batch.sources] + batch.positions.astype(np.uint64)), {}
+            return mix(self._names[batch.sources] + batch.positions.astype(np.uint64)), {}
         names = [] if batch.kept is None else batch.kept.schema.names
         keys = batch.kept.column(self._key) if batch.kept is not None and self._key in names else batch.text
         missing = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist() if keys.null_count else []

@@ -7,6 +7,7 @@ In: an Arrow array of documents. Out: one flat array of ids and the end of each 
     load           a tokenizer's name or path -> its files -> engines
     choice         the engine of a run: a fast one that is proved equal, else the reference
     huggingface, sentencepiece, tiktoken, bytes     the references: the libraries that define what is right
+    tekken         Mistral's tekken.json as a rank file
     fast           a fast engine, and the reference for documents of which it is not sure
     native         our own for SentencePiece models, BPE and unigram
     gigatoken      one that is fast; gigatoken_pieces for SentencePiece BPE models

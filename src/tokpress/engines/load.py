@@ -1,7 +1,7 @@
 """From what a user calls a tokenizer to its files, and from files to engines.
 
-In: a path to a `tokenizer.json`, a SentencePiece `.model` or a rank file; a directory; a hub id; the name of a tiktoken
-encoding; "bytes". Out: `TokenizerFiles`, then the reference engine and, where there is one, the fast engine.
+In: a path to a `tokenizer.json`, a `tekken.json`, a SentencePiece `.model` or a rank file; a directory; a hub id; the name
+of a tiktoken encoding; "bytes". Out: `TokenizerFiles`, then the reference engine and, where there is one, the fast engine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tokpress.engines.table import fast_for, reference_for
 from tokpress.errors import TokenizerError
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles
 
-_IN_A_DIRECTORY = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+_IN_A_DIRECTORY = ("tokenizer.json", "tekken.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
 
 def reference_engine(files: TokenizerFiles, policy: SpecialTokenPolicy) -> Engine:
@@ -70,7 +70,9 @@ def _from_file(path: Path, config: TokenizerConfig) -> TokenizerFiles:
     """By content, not by name: Llama 3 ships a rank file called tokenizer.model."""
     data = path.read_bytes()
     if data.lstrip()[:1] == b"{":
-        return _huggingface(path)
+        from tokpress.engines.tekken import is_tekken, tekken_files
+
+        return tekken_files(data) if is_tekken(data) else _huggingface(path)
     if _looks_like_ranks(data):
         return _ranks(path, data, config)
     return TokenizerFiles("sentencepiece", {"tokenizer.model": data})

@@ -61,15 +61,24 @@ _PLAIN_FORM = {
 }
 
 
-class Details(msgspec.Struct, frozen=True, kw_only=True):
+class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rank file leaves out."""
 
     pattern: str
     special_tokens: dict[str, int]
+    bos_token: str | None = None
+    eos_token: str | None = None  # else <|endoftext|>, if there is one
 
 
-def rank_files(ranks: bytes, pattern: str, special_tokens: Mapping[str, int]) -> TokenizerFiles:
-    details = Details(pattern=pattern, special_tokens=dict(special_tokens))
+def rank_files(
+    ranks: bytes,
+    pattern: str,
+    special_tokens: Mapping[str, int],
+    *,
+    bos_token: str | None = None,
+    eos_token: str | None = None,
+) -> TokenizerFiles:
+    details = Details(pattern=pattern, special_tokens=dict(special_tokens), bos_token=bos_token, eos_token=eos_token)
     return TokenizerFiles("tiktoken", {RANKS: ranks, DETAILS: msgspec.json.encode(details)})
 
 
@@ -119,7 +128,8 @@ class TiktokenEngine(StringEngine):
             fingerprint=files.fingerprint,
             vocab_size=self._encoding.max_token_value + 1,
             special_tokens=details.special_tokens,
-            eos_token=END_OF_TEXT if END_OF_TEXT in details.special_tokens else None,
+            bos_token=details.bos_token,
+            eos_token=details.eos_token or (END_OF_TEXT if END_OF_TEXT in details.special_tokens else None),
         )
 
     def encode_strings(self, documents: list[str], *, threads: int = 1) -> TokenBatch:

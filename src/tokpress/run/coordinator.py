@@ -34,7 +34,7 @@ from tokpress.run.clusters.processes import ProcessCluster
 from tokpress.run.events import Listener, Quiet, Reporter, Timed, join
 from tokpress.run.member import Member
 from tokpress.run.messages import Job, Settings
-from tokpress.run.plan import default_unit_bytes, make_plan, unit_bytes, val_below_of
+from tokpress.run.plan import as_planned, default_unit_bytes, make_plan, unit_bytes, val_below_of
 from tokpress.run.profiles import join_profiles
 from tokpress.run.scheduler import Scheduler
 from tokpress.run.share import Share
@@ -114,6 +114,7 @@ def _build(
         return _finish(job, storage, reporter)
     with storage.lock():
         old = None if overwrite else unfinished.stored_plan(storage)
+        job = msgspec.structs.replace(job, inputs=as_planned(job.inputs, old))
         if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
             # The tokenizer is known: what else differs, or that all is done, can be said before it is loaded.
             frame = frame_for(config.tokenizer, old.tokenizer)
@@ -163,8 +164,8 @@ def make_job(inputs: Sequence[str | os.PathLike[str]], storage: Storage, config:
     """What is to be done, after all that can be checked without reading text was checked."""
     check_options(config, [os.fspath(argument) for argument in inputs])
     unfinished.check_output(storage)
-    out = storage.url
-    found = [*discover(inputs, reading(config), out=out), *_val_inputs(inputs, config, out)]
+    out, named = storage.url, config.split.by_name
+    found = [*discover(inputs, reading(config), out=out, named=named), *_val_inputs(inputs, config, out)]
     files = load_files(config.tokenizer)
     load_template(config.template, files, None, found)  # what is wrong with it is said now
     return Job(url=storage.url, config=config, inputs=found, files=files)

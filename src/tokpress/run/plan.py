@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from tokpress.config import BuildConfig, ReadConfig
 from tokpress.documents.frame import Frame
 from tokpress.documents.templates import reading
@@ -37,6 +39,13 @@ def make_plan(
         options=options,
         tokenizer=info,
     )
+
+
+def as_planned(inputs: Sequence[Input], old: Plan | None) -> list[Input]:
+    """Without their names, where a store was planned when the path of an input was hashed to split its records."""
+    if old is None or any(source.name is not msgspec.UNSET for source in old.inputs):
+        return list(inputs)
+    return [msgspec.structs.replace(source, name=msgspec.UNSET) for source in inputs]
 
 
 def default_unit_bytes(inputs: Sequence[Input]) -> int:

@@ -39,6 +39,8 @@ class Reader(Protocol):
 
 _READERS = {  # imported when first used: pyarrow.parquet alone takes a tenth of a second
     "jsonl": ("tokpress.sources.jsonl", "JsonlReader"),
+    "csv": ("tokpress.sources.csv", "CsvReader"),
+    "tsv": ("tokpress.sources.csv", "CsvReader"),
     "text": ("tokpress.sources.text", "TextReader"),
     "lines": ("tokpress.sources.text", "TextReader"),
     "parquet": ("tokpress.sources.parquet", "ParquetReader"),

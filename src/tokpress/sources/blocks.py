@@ -7,10 +7,10 @@ in which each of these became text or a reject.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from tokpress.sources.compression import ByteStream
 BOM = b"\xef\xbb\xbf"
 MIN_CHUNK_BYTES = 64
 NO_POSITIONS: Int64s = np.empty(0, np.int64)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Oversized:
     offset: int
     size: int
     head: bytes
+    lines: int = 1  # line ends in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Block:
     def positions(self) -> Int64s:
         """Where in the stream each record starts. A byte order mark belongs to the first one, to find it again there."""
         positions = self.starts + self.offset
-        positions[0] = self.offset
+        positions[:1] = self.offset
         return positions
 
     def oversized(self, i: int) -> Oversized:
@@ -113,6 +115,20 @@ class Parsed(NamedTuple):
     kept: pa.RecordBatch | None = None
 
 
+def in_halves(count: int, parse: Callable[[int, int], _T | None]) -> Iterator[tuple[int, int, _T | None]]:
+    """Records 0..count in order, as few at a time as `parse` takes together: where it returns None they are halved, until
+    one stands alone. So a record is good or bad by itself, whatever its neighbours are."""
+    todo = [(0, count)] if count else []
+    while todo:
+        first, last = todo.pop()
+        parsed = parse(first, last)
+        if parsed is not None or last - first <= 1:
+            yield first, last, parsed
+            continue
+        middle = (first + last) // 2
+        todo += [(middle, last), (first, middle)]  # the first half is popped first: order is kept
+
+
 class StreamReader(ABC):
     """A reader of records in a byte stream. Positions are byte offsets in the decompressed stream."""
 
@@ -135,15 +151,20 @@ class StreamReader(ABC):
     def parse(self, block: Block, lines: LineCounter) -> Parsed:
         """The text of a block's records, and what is wrong with those that have none."""
 
+    def lines_in(self, block: Block) -> int:
+        """How many lines a block has."""
+        return len(block.starts)
+
     @property
-    def _can_start_anywhere(self) -> bool:
+    def can_start_anywhere(self) -> bool:
+        """Whether a record can be found from any byte on, without what stands before."""
         return self.has_lines and not self.source.compression and self.source.path != STDIN
 
     def probe(self, fraction: float) -> int:
-        return int(self.source.size * fraction) if self._can_start_anywhere else 0
+        return int(self.source.size * fraction) if self.can_start_anywhere else 0
 
     def cuts(self, unit_bytes: int) -> list[int]:
-        pieces = max(self.source.size // unit_bytes, 1) if self._can_start_anywhere else 1
+        pieces = max(self.source.size // unit_bytes, 1) if self.can_start_anywhere else 1
         return [self.source.size * i // pieces for i in range(pieces)]
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
@@ -155,9 +176,9 @@ class StreamReader(ABC):
             match piece:
                 case Block(offset=offset):
                     parsed = self.parse(piece, lines)
-                    size, num_lines = len(piece.data), len(piece.starts)
+                    size, num_lines = len(piece.data), self.lines_in(piece)
                 case Oversized(offset, size):
-                    parsed, num_lines = _only(self.too_large(piece, lines.line_at(offset))), 1
+                    parsed, num_lines = _only(self.too_large(piece, lines.line_at(offset))), piece.lines
                 case Damage(offset, size, head, message):
                     line = lines.line_at(offset)
                     parsed, num_lines = _only(self.maker.reject(offset, DAMAGED_INPUT, message, head, line=line)), 1

@@ -11,6 +11,7 @@ import glob
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from stat import S_ISREG
 
@@ -22,31 +23,21 @@ from tokpress.errors import InputError, UsageError
 from tokpress.records import STDIN, Input
 from tokpress.sources.base import FORMATS
 from tokpress.sources.compression import EXTENSIONS as COMPRESSIONS
+from tokpress.sources.extensions import FORMAT_OF_EXTENSION, STREAMS, format_and_compression, why_not_read
 from tokpress.sources.ours import LeftOut, is_ours
 
-FORMAT_OF_EXTENSION = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".txt": "text",
-    ".text": "text",
-    ".md": "text",
-    ".rst": "text",
-    ".py": "text",
-}
 _DATASET_DESCRIPTIONS = ("dataset_info.json", "dataset_dict.json", "state.json")  # beside the data of `save_to_disk`
-_STREAMS = ("jsonl", "text", "lines")  # formats that may be compressed as a whole
 
 
 def discover(
-    arguments: Sequence[str | os.PathLike[str]], config: ReadConfig, *, out: str | os.PathLike[str] | None = None
+    arguments: Sequence[str | os.PathLike[str]],
+    config: ReadConfig,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    named: bool = False,
 ) -> list[Input]:
-    """All inputs, or an error that says which argument leads to none. What tokpress wrote is none, nor what `out` has."""
+    """All inputs, or an error that says which argument leads to none. What tokpress wrote is none, nor what `out` has.
+    `named`: with their names below the argument."""
     if not arguments:
         raise UsageError("no input. Name files, directories, globs, or - for standard input.")
     inputs: dict[str, Input] = {}
@@ -55,6 +46,8 @@ def discover(
         found = [_describe(path, config) for path in _expand(argument, config, left_out)]
         if not found:
             raise UsageError(_nothing_found(argument, config))
+        if named:
+            found = [msgspec.structs.replace(item, name=_name_below(argument, item.path)) for item in found]
         for item in found:
             inputs.setdefault(os.path.realpath(item.path) if item.path != STDIN else STDIN, item)
     return list(inputs.values())
@@ -82,6 +75,16 @@ def _expand(argument: str, config: ReadConfig, left_out: LeftOut) -> list[str]:
     )
 
 
+def _name_below(argument: str, path: str) -> str:
+    """A file's name relative to the directory that was named, or to what stands before the first wildcard."""
+    if Path(argument).is_dir():
+        return os.path.relpath(path, argument)
+    if path in (argument, STDIN):
+        return os.path.basename(path)  # noqa: PTH119
+    fixed = list(takewhile(lambda part: not glob.has_magic(part), argument.split("/")))
+    return os.path.relpath(path, "/".join([*fixed, ""]) or ".")
+
+
 def _walk(directory: Path, config: ReadConfig, above: frozenset[Path], left_out: LeftOut) -> Iterator[str]:
     """The files of a directory that hold records, by name; hidden ones and those of other kinds are left out."""
     here = directory.resolve()
@@ -95,7 +98,7 @@ def _walk(directory: Path, config: ReadConfig, above: frozenset[Path], left_out:
             continue
         if entry.is_dir():
             yield from _walk(entry, config, above | {here}, left_out)
-        elif entry.name not in _DATASET_DESCRIPTIONS and (config.format or _format_and_compression(entry.name)[0]):
+        elif entry.name not in _DATASET_DESCRIPTIONS and (config.format or format_and_compression(entry.name)[0]):
             yield str(entry)
 
 
@@ -129,7 +132,7 @@ def _describe(path: str, config: ReadConfig) -> Input:
                 "PYTHONUTF8=1, or with a locale like C.UTF-8."
             )
         raise UsageError(f"{path!a}: the name of this file is not UTF-8 and cannot be stored. Rename it.")
-    by_name, compression = _format_and_compression(path)
+    by_name, compression = format_and_compression(path)
     kind = by_name
     if config.format is not None:
         kind, _, asked = config.format.partition(".")
@@ -140,6 +143,8 @@ def _describe(path: str, config: ReadConfig) -> Input:
         compression = COMPRESSIONS.get(f".{asked}", compression)
     elif path == STDIN:
         kind = "jsonl"
+    if kind is None and (why := why_not_read(path)):
+        raise UsageError(f"{path} is {why}.")
     if kind is None:
         raise UsageError(f"cannot tell the format of {path} from its name. Say it: --format {'|'.join(FORMATS)}.")
     if config.separator and kind not in ("text", "lines"):
@@ -150,10 +155,10 @@ def _describe(path: str, config: ReadConfig) -> Input:
         raise UsageError(
             f"--keep is for records with fields, as are templates and --split-field, but {path} is plain text. Leave it out."
         )
-    if compression and kind not in _STREAMS:
+    if compression and kind not in STREAMS:
         raise UsageError(f"{path}: {kind} files are compressed inside, not as a whole. Unpack it first.")
     if path == STDIN:
-        if kind not in _STREAMS:
+        if kind not in STREAMS:
             raise UsageError(f"{kind} cannot be read from standard input: it must be a file. Save it first.")
         return Input(path=STDIN, format=kind, compression=compression, size=0, mtime_ns=0)
     try:
@@ -182,20 +187,15 @@ def check_unchanged(source: Input) -> None:
         )
 
 
-def _format_and_compression(name: str) -> tuple[str | None, str | None]:
-    path = Path(name.lower())
-    compression = COMPRESSIONS.get(path.suffix)
-    if compression:
-        path = path.with_suffix("")
-    return FORMAT_OF_EXTENSION.get(path.suffix), compression
-
-
 def _nothing_found(argument: str, config: ReadConfig) -> str:
     if is_ours(Path(argument)):
         return f"{argument} was written by tokpress: there is no text in it. Name the files that it was made of."
     if Path(argument).is_dir() and next(Path(argument).iterdir(), None) is None:
         return f"{argument} is an empty directory. Check the path, or put the inputs there."
     if Path(argument).is_dir() and config.format is None:
+        for path in sorted(Path(argument).rglob("*")):
+            if why := why_not_read(path.name):
+                return f"no file in {argument} can be read: {path.name} is {why}."
         known = " ".join(FORMAT_OF_EXTENSION)
         return f"no file in {argument} has a name that tells its format ({known}). Say it: --format jsonl, for example."
     return f"nothing matches {argument}. Check the path; quote globs if your shell does not."
