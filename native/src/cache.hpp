@@ -43,14 +43,18 @@ class Cache {
 
   explicit Cache(unsigned log_entries = 18);
 
-  // Of up to kShortBytes bytes; 24 bytes are read.
-  static Key short_key(const uint8_t* text, uint32_t size) {
-    Key key;
-    std::memcpy(key.words, text, 24);
-    for (int i = 0; i < 3; ++i) key.words[i] &= kMasks[size][i];
-    key.hash = mix(key.words[0] ^ 0xA0761D6478BD642Fu ^ size, key.words[1] ^ 0xE7037ED1A0B428DBu) ^
-               mix(key.words[2] ^ 0x8EBC6AF09C88C6E3u, 0x589965CC75374CC3u);
-    return key;
+  // Of up to kShortBytes bytes; 24 bytes are read. Word by word, and written where it stays: a copy of what was just
+  // written in other widths would have to wait for it.
+  static void short_key(const uint8_t* text, uint32_t size, Key& key) {
+    uint64_t first, second, third;
+    std::memcpy(&first, text, 8);
+    std::memcpy(&second, text + 8, 8);
+    std::memcpy(&third, text + 16, 8);
+    key.words[0] = first &= kMasks[size][0];
+    key.words[1] = second &= kMasks[size][1];
+    key.words[2] = third &= kMasks[size][2];
+    key.hash = mix(first ^ 0xA0761D6478BD642Fu ^ size, second ^ 0xE7037ED1A0B428DBu) ^
+               mix(third ^ 0x8EBC6AF09C88C6E3u, 0x589965CC75374CC3u);
   }
   static uint64_t long_hash(const uint8_t* text, uint32_t size);
 

@@ -74,8 +74,10 @@ void Encoder::encode_canonical(Worker& worker, Output& out) const {
     segment.text = text + begin;
     segment.size = static_cast<uint32_t>(end - begin);
     if (segment.size <= Cache::kShortBytes) {
-      segment.key = Cache::short_key(segment.text, segment.size);
-      __builtin_prefetch(worker.cache.bucket(segment.key.hash));
+      Cache::short_key(segment.text, segment.size, segment.key);
+      const Cache::Entry* bucket = worker.cache.bucket(segment.key.hash);
+      __builtin_prefetch(bucket);
+      __builtin_prefetch(bucket + 1);
     }
     begin = end;
     if (count == kBatch) {
@@ -109,7 +111,9 @@ void Encoder::flush(const Segment* segments, uint32_t count, float& score, Worke
       continue;
     }
     out.advance(static_cast<size_t>(to - out.room(0)));
-    missed(segment, sum, worker, out);
+    score = sum;
+    missed(segment, score, worker, out);
+    sum = score;
     to = out.room(kBatch * Cache::kShortIds);
   }
   out.advance(static_cast<size_t>(to - out.room(0)));

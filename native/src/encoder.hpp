@@ -29,7 +29,12 @@ class Output {
   size_t size() const { return used_; }
   const uint32_t* data() const { return ids_.data(); }
   uint32_t* data() { return ids_.data(); }
-  void clear() { used_ = 0; }
+  // The ids themselves; nothing is left here.
+  std::vector<uint32_t> take() {
+    ids_.resize(used_);
+    used_ = 0;
+    return std::move(ids_);
+  }
 
  private:
   std::vector<uint32_t> ids_;

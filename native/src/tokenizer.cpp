@@ -90,6 +90,12 @@ Batch Tokenizer::encode(const Documents& documents, size_t threads, bool with_st
   }
 
   Batch batch;
+  if (count == 1) {
+    batch.ids = parts[0].out.take();
+    batch.ends = std::move(parts[0].ends);
+    batch.starts = std::move(parts[0].starts);
+    return batch;
+  }
   size_t ids = 0;
   for (const Part& part : parts) ids += part.out.size();
   batch.ids.reserve(ids);
@@ -106,6 +112,9 @@ Batch Tokenizer::encode(const Documents& documents, size_t threads, bool with_st
 void Tokenizer::encode_part(const Documents& documents, Part& part, bool with_starts) const {
   auto worker = take_worker();
   part.ends.reserve(part.end - part.begin);
+  size_t bytes = 0;
+  for (size_t i = part.begin; i < part.end; ++i) bytes += documents.size(i);
+  part.out.room(bytes / 3);
   for (size_t i = part.begin; i < part.end; ++i) {
     const uint8_t* text = documents.text(i);
     const size_t size = documents.size(i);
