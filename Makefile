@@ -7,8 +7,10 @@ READY := $(VENV)/.ready
 NATIVE_READY := $(VENV)/.native
 COMPAT := .venv-compat
 COMPAT_READY := $(COMPAT)/.ready
+RAY := .venv-ray
+RAY_READY := $(RAY)/.ready
 
-.PHONY: help setup demo test check compat crash share attack mutate format docs bench native native-exact native-fuzz clean
+.PHONY: help setup demo test check compat crash share ray attack mutate format docs bench native native-exact native-fuzz clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -21,6 +23,7 @@ help:
 	@echo "make crash    kills and faults, hundreds of them; half an hour"
 	@echo "make attack   every attack of the table in tests/attack, and what must come of it"
 	@echo "make share    several machines write one store: a hundred of each story; an hour"
+	@echo "make ray      a Ray cluster writes one store, machines and drivers are killed; in an environment of its own"
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
@@ -65,6 +68,14 @@ crash: $(READY)
 
 attack: $(READY)
 	TOKPRESS_ATTACK_EVERYTHING=1 $(BIN)/pytest tests/attack --numprocesses auto
+
+$(RAY_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RAY)
+	$(RAY)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
+	@touch $@
+
+ray: $(RAY_READY)
+	TOKPRESS_RAY_EVERYTHING=1 $(RAY)/bin/pytest tests/crash/test_ray.py
 
 share: $(READY)
 	TOKPRESS_SHARE_EVERYTHING=1 $(BIN)/pytest tests/crash/test_share.py --numprocesses auto

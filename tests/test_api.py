@@ -87,6 +87,8 @@ OF_THE_COMMAND = {
     "events",
     "share",
     "seal",
+    "executor",
+    "address",
     "config",
     "print_config",
 }  # what it shows, and how

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import msgspec
 
@@ -36,6 +36,8 @@ def build(
     out: PathLike,
     overwrite: bool = False,
     seal: bool = False,
+    executor: Literal["local", "ray"] = "local",
+    address: str | None = None,
     reporter: Listener | None = None,
     **options: Unpack[BuildOptions],
 ) -> Store:
@@ -44,12 +46,17 @@ def build(
     `inputs`: files, directories, globs, or "-" for standard input. `tokenizer`: tokenizer.json, a directory with one,
     SentencePiece .model, rank file, name of a tiktoken encoding, hub id, or "bytes". `out`: directory of the store.
     `overwrite`: replace a store that is there already. `seal`: only finish a store whose shares (`build_share`) are done.
+    `executor`: "ray" for all machines of a Ray cluster (docs/scale.md); `address` is that of `ray.init`.
     `reporter` hears what happens, as typed events (docs/events.md): a function, or anything with `on(event)`;
     `tokpress.events.join` makes one of several.
 
     The options are those of `tokpress build`; None is the default, sizes are bytes or like "4GB".
     """
     config = build_config(tokenizer, options)
+    if executor == "ray":
+        from tokpress.run.on_ray import build_on_ray
+
+        return build_on_ray(as_list(inputs), out, config, address=address, overwrite=overwrite, reporter=reporter)
     return build_store(as_list(inputs), out, config, overwrite=overwrite, seal=seal, reporter=reporter)
 
 

@@ -80,3 +80,11 @@ def test_kubernetes(corpus: Path, tmp_path: Path) -> None:
         run(command, JOB_COMPLETION_INDEX=str(index), JOB_COMPLETIONS=str(SHARES))
     run([here.get(word, word) for word in seal["spec"]["template"]["spec"]["containers"][0]["command"]])
     assert tokpress.open(out).fingerprint == expected(corpus, tmp_path)
+
+
+def test_ray() -> None:
+    """The cluster cannot be had here; tests/crash/test_ray.py runs the command on one that can."""
+    text = (EXAMPLES / "ray.yaml").read_text()
+    cluster = yaml.safe_load(text)
+    assert cluster["available_node_types"][cluster["head_node_type"]]["resources"] == {"CPU": 0}
+    assert "--executor ray --address auto" in text

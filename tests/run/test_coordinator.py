@@ -30,7 +30,7 @@ from tokpress.errors import (
 )
 from tokpress.machine import usable_cores
 from tokpress.records import MANIFEST, PLAN, Plan, TokenizerFiles
-from tokpress.run import coordinator, events, worker
+from tokpress.run import coordinator, events, worker, writing
 from tokpress.run.clusters.inline import InlineCluster
 from tokpress.run.events import BaseEvent, Event
 from tokpress.run.plan import make_plan
@@ -517,7 +517,7 @@ class TestInputs:
             source.unlink()
             return make_plan(*args)
 
-        monkeypatch.setattr(coordinator, "make_plan", gone)
+        monkeypatch.setattr(writing, "make_plan", gone)
         with pytest.raises(InputError, match=r"cannot read .*a\.jsonl"):
             tokpress.build(source, tokenizer="bytes", out=out)
         assert not (out / MANIFEST).exists()

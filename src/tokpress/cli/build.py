@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -77,6 +77,10 @@ def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...
     metavar="I/N|auto",
     help="Do only the I-th of N shares, from 0; auto: that of a Slurm array's or Indexed Job's task. See docs/scale.md.",
 )
+@click.option(
+    "--executor", type=click.Choice(["local", "ray"]), default="local", help="This machine, or a Ray cluster."
+)
+@click.option("--address", metavar="ADDRESS", help="Of the Ray cluster, like auto; else the one that is used already.")
 @click.option("--seal", is_flag=True, help="Finish a store whose shares are all done; an error if something is left.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there already; at a terminal, asks first.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on standard output.")
@@ -100,6 +104,8 @@ def command(
     overwrite: bool,
     share: str | None,
     seal: bool,
+    executor: Literal["local", "ray"],
+    address: str | None,
     events: str | None,
     print_config: bool,
     **options: Any,
@@ -130,7 +136,8 @@ def command(
         if share is not None:
             _build_share(list(inputs), told, console, share, alone=not (overwrite or seal), as_json=as_json, **options)
             return
-        store = build(list(inputs), reporter=told, overwrite=overwrite, seal=seal, **options)
+        where: Any = {"executor": executor, "address": address}
+        store = build(list(inputs), reporter=told, overwrite=overwrite, seal=seal, **where, **options)
     print_summary(console, store.summary(lengths=False))
     path = safe(store.path)
     if store.manifest.totals.rejected:

@@ -9,48 +9,39 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import partial
-from time import perf_counter, time
+from time import time
 
 import msgspec
 
 import tokpress
 from tokpress.config import BuildConfig, reject_limit
-from tokpress.documents.frame import Frame, frame_for
-from tokpress.documents.splits import VAL, check_split, threshold_for
+from tokpress.documents.frame import frame_for
+from tokpress.documents.splits import VAL, check_split
 from tokpress.documents.templates import check_template, load_template, reading
 from tokpress.engines.load import load_files
 from tokpress.engines.table import engine_names
-from tokpress.errors import NotEnoughMemory, StoreError, UsageError
+from tokpress.errors import StoreError, UsageError
 from tokpress.machine import cpu_sets, usable_cores
 from tokpress.options import check_bounds
-from tokpress.records import STDIN, Input, Parity, Plan, RunFacts
+from tokpress.records import STDIN, Input
 from tokpress.run import events
-from tokpress.run.budget import Budget, plan_budget, run_memory
 from tokpress.run.clusters.base import Cluster
 from tokpress.run.clusters.processes import ProcessCluster
 from tokpress.run.events import Listener, Quiet, Reporter, Timed, join
 from tokpress.run.member import Member
-from tokpress.run.messages import Job, Settings
-from tokpress.run.plan import as_planned, default_unit_bytes, make_plan, unit_bytes, val_below_of
-from tokpress.run.profiles import join_profiles
-from tokpress.run.scheduler import Scheduler
+from tokpress.run.messages import Job
+from tokpress.run.plan import as_planned, default_unit_bytes, make_plan, val_below_of
 from tokpress.run.share import Share
 from tokpress.run.shared import Attempt, find_run
 from tokpress.run.status import check_all_done
-from tokpress.run.tally import Tally
-from tokpress.run.tasks import limited, one_by_one, remaining_tasks
-from tokpress.sources.files import check_unchanged, discover
+from tokpress.run.writing import finish_store, write_units
+from tokpress.sources.files import discover
 from tokpress.sources.opening import is_inherited
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
 from tokpress.store import unfinished
-from tokpress.store.manifest import create_manifest, read_manifest
+from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
-from tokpress.store.recheck import fitting
-from tokpress.store.seal import seal_store
 
 SMALL_BYTES = 32 * 10**6  # one worker is enough
 # Inputs up to this size are encoded inside this process, where nobody can stop a document that hangs or kills the tokenizer:
@@ -123,7 +114,7 @@ def _build(
                 reporter.on(events.AlreadyFinished(store=storage.url))
                 return Store(storage, read_manifest(storage))
         with _cluster(job, storage, resuming=old is not None) as cluster:
-            return _seal(job, storage, _run(job, storage, cluster, reporter, old), reporter)
+            return finish_store(job, storage, write_units(job, storage, cluster, reporter, old), reporter)
 
 
 def _build_share(
@@ -141,7 +132,7 @@ def _build_share(
         return None
     resuming = unfinished.stored_plan(storage) is not None
     with _cluster(job, storage, resuming=resuming) as cluster, Member(storage, share) as member:
-        _run(job, storage, cluster, reporter, None, member)
+        write_units(job, storage, cluster, reporter, None, member)
         return member.attempt
 
 
@@ -150,8 +141,8 @@ def _finish(job: Job, storage: Storage, reporter: Reporter) -> Store:
     if not unfinished.is_finished(storage):
         try:
             with _cluster(job, storage, resuming=True) as cluster, Member(storage) as member:
-                run = _run(job, storage, cluster, reporter, None, member)
-                return _seal(job, storage, run, reporter, member)
+                run = write_units(job, storage, cluster, reporter, None, member)
+                return finish_store(job, storage, run, reporter, member)
         except (OSError, StoreError):
             if not unfinished.is_finished(storage):
                 raise
@@ -182,127 +173,10 @@ def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig, o
     return [msgspec.structs.replace(source, split=VAL) for source in val]
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A run at its end, before the manifest."""
-
-    plan: Plan
-    frame: Frame
-    parity: Parity
-    receipts: unfinished.Receipts
-    facts: RunFacts
-
-
-def _run(
-    job: Job,
-    storage: Storage,
-    cluster: Cluster,
-    reporter: Reporter,
-    old: Plan | None,
-    member: Member | None = None,
-) -> _Written:
-    """Writes all units that are left; as one of several machines (`member`), those that are its own."""
-    config, resources = job.config, job.config.resources
-    tally = Tally(member.most_rejects(config.check.most_rejects) if member else config.check.most_rejects, reporter)
-    scheduler = Scheduler(
-        cluster, storage, job.inputs, doc_timeout=resources.doc_timeout, memory_bytes=run_memory(resources.memory_bytes)
-    )
-    scheduler.start()
-    prepared = scheduler.prepare()
-    frame = prepared.frame
-    reporter.on(
-        events.TokenizerLoaded.of(prepared.info, dtype=frame.dtype.name, bos_id=frame.bos_id, eos_id=frame.eos_id)
-    )
-    reporter.on(events.Proved.of(prepared.parity))
-    if prepared.first_document is not None:
-        reporter.on(events.FirstDocument(**msgspec.structs.asdict(prepared.first_document)))
-
-    val_below = threshold_for(config, job.inputs) if old is None else val_below_of(old)
-    plan = make_plan(job.inputs, config, prepared.info, prepared.frame, val_below)
-    sizes = unit_bytes(plan)
-    parity, mine = prepared.parity, list(range(len(plan.units)))
-    if member is not None:
-        parity, mine = member.join(plan, prepared.parity, job.files, sizes)
-    else:
-        if old is None:
-            unfinished.begin(storage, plan, job.files)
-        unfinished.check_same_plan(storage, plan)
-        unfinished.complete(storage, job.files)
-    found = unfinished.read_receipts(storage, None if len(mine) == len(plan.units) else mine)
-    receipts, lost = fitting(storage, found, config.check.check_receipts)
-    if lost:
-        reporter.on(events.ShardsLost(shards=lost))
-    tasks = sorted(remaining_tasks(plan, receipts, mine), key=lambda task: -sizes[task.unit])
-    tally.resumed(receipt for unit in receipts.values() for receipt in unit)
-    if receipts:
-        docs = sum(receipt.counts.written for unit in receipts.values() for receipt in unit)
-        reporter.on(events.Resuming(units=len(mine), units_left=len(tasks), docs=docs))
-
-    def settle(workers: int | None) -> tuple[Settings, Budget]:
-        budget = plan_budget(resources.memory_bytes, workers, prepared.footprint, len(tasks), prepared.memory_per_byte)
-        return Settings(
-            engine=parity.engine,
-            batch_bytes=resources.batch_bytes or budget.batch_bytes,
-            threads=max((workers or usable_cores()) // budget.workers, 1),
-            val_below=val_below,
-            room=budget.room,
-            run=member.run_id if member else None,
-        ), budget
-
-    def settle_for_fewer(workers: int, why: NotEnoughMemory) -> tuple[Settings, Budget]:
-        reporter.on(events.FewerWorkers(workers=workers, why=str(why)))
-        return settle(workers)
-
-    def watched(workers: list[events.WorkerView]) -> None:
-        reporter.on(events.Workers(workers=workers))
-
-    scheduler.configure(*settle(resources.workers))
-    reporter.on(
-        events.Started(
-            bytes=sum(sizes[task.unit] for task in tasks),
-            units=len(tasks),
-            workers=scheduler.count,
-            threads=scheduler.threads,
-        )
-    )
-    started = perf_counter()
-    try:
-        with member.draining(scheduler) if member else nullcontext():
-            for group in one_by_one(tasks) if config.read.limit is not None else [tasks]:
-                group = [limited(task, config.read.limit, receipts) for task in group]
-                for done in scheduler.run(group, tally.heard, watched, receipts=receipts, configure=settle_for_fewer):
-                    receipts[done.unit] = done.receipts
-                    tally.finished(done)
-                    if member is not None:
-                        member.finished(done)
-        tally.check_rejects()
-    finally:
-        reporter.on(events.Stopped())
-    if resources.profile:
-        join_profiles(resources.profile)
-    facts = tally.facts(
-        workers=scheduler.count, threads=scheduler.threads, peak_bytes=cluster.peak_bytes, started=started
-    )
-    facts = msgspec.structs.replace(facts, tokenizer=config.tokenizer.spec)
-    return _Written(plan, frame, parity, receipts, facts)
-
-
-def _seal(job: Job, storage: Storage, run: _Written, reporter: Reporter, member: Member | None = None) -> Store:
-    """The manifest, and nothing that it does not speak for. With other machines what is left over goes last: before there is
-    a manifest it may be another's."""
-    for source in job.inputs:  # also one that changed after it was read: the store would be of something that is gone
-        check_unchanged(source)
-    seal = partial(seal_store, plan=run.plan, config=job.config, frame=run.frame, receipts=run.receipts)
-    if member is None:
-        unfinished.remove_strays(storage, run.receipts)
-        manifest = seal(storage, parity=run.parity, run=run.facts)
-    else:
-        manifest = seal(member.storage, parity=run.parity, run=run.facts, write=create_manifest)
-        if member.is_current:  # and was not replaced just now
-            unfinished.end_run(storage)
-            unfinished.remove_strays(storage, run.receipts)
-    reporter.on(events.Finished.of(storage.url, manifest))
-    return Store(storage, manifest)
+def work_for(job: Job, storage: Storage, member: Member, reporter: Reporter) -> None:
+    """As one of several machines, which is told what to do."""
+    with _cluster(job, storage, resuming=True) as cluster, member:
+        write_units(job, storage, cluster, reporter, None, member)
 
 
 def _cluster(job: Job, storage: Storage, *, resuming: bool) -> Cluster:

@@ -51,6 +51,11 @@ class Member:
     def attempt(self) -> Attempt | None:
         return self._diary.attempt if self._diary else None
 
+    @property
+    def label(self) -> str:
+        """As `tokpress status` shows it."""
+        return str(self._share or "rest")
+
     def most_rejects(self, of_the_whole: str) -> str:
         """A share is no sample of the whole, which alone decides whether there are too many."""
         return "100%" if self._share else of_the_whole
@@ -58,13 +63,25 @@ class Member:
     def join(self, plan: Plan, parity: Parity, files: TokenizerFiles, sizes: Sequence[int]) -> tuple[Parity, list[int]]:
         """The proof that counts for the whole run, and the units of this process."""
         self._run = join_run(self._storage, plan, parity, files)
-        self._diary = Diary(self._storage, self._run, str(self._share or "rest"))
+        self._diary = Diary(self._storage, self._run, self.label)
         return self._run.parity, units_of(self._share, sizes) if self._share else list(range(len(sizes)))
+
+    def attach(self, run: RunRecord) -> None:
+        """To finish a run that others have worked for."""
+        self._run = run
 
     def finished(self, done: Done) -> None:
         if self._diary is not None:
             docs, tokens = (sum(getattr(receipt, name) for receipt in done.receipts) for name in ("docs", "tokens"))
             self._diary.finished(done.unit, docs, tokens)
+
+    def num_units(self, now: int) -> int:
+        """That there may be to do at a time; `now` are known."""
+        return now
+
+    def more(self, scheduler: Scheduler, plan: Plan) -> bool:  # noqa: ARG002
+        """Whether more units may come; adds those that have."""
+        return False
 
     @contextmanager
     def draining(self, scheduler: Scheduler) -> Iterator[None]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 
 import msgspec
 
 from tokpress.errors import NotEnoughMemory, TokpressError
 from tokpress.records import Input, Receipt
+from tokpress.run.assigned import Assigned
 from tokpress.run.budget import Budget
 from tokpress.run.clusters.base import Cluster, Ended, Usage
 from tokpress.run.events import WorkerView
@@ -55,29 +55,6 @@ Heard = Callable[[int, Advanced], None]
 Watched = Callable[[list[WorkerView]], None]
 
 
-@dataclass(slots=True)
-class _Worker:
-    """One worker as the scheduler sees it."""
-
-    number: int
-    heard: float  # when it last said something
-    task: Task | None = None
-    closing: list[Task] = field(default_factory=list)  # read to their end, but their shards may not exist yet
-    settling: bool = False  # it was told to say when they do
-    heard_of: dict[int, Advanced] = field(default_factory=dict)  # what it said of each of these units, in all
-    sampling: bool = False  # it has loaded the tokenizer, and is at work on the sample
-    encoding: Encoding | None = None  # what it is busy with, if it dies now
-    ended: str | None = None  # why, once it has
-
-    @property
-    def is_busy(self) -> bool:
-        return self.task is not None or bool(self.closing)
-
-    @property
-    def tasks(self) -> list[Task]:
-        return [*self.closing, *([self.task] if self.task else [])]
-
-
 class Scheduler:
     """Made for one run. The cluster is entered and left by the caller."""
 
@@ -98,7 +75,7 @@ class Scheduler:
         self._memory_bytes = memory_bytes  # of the whole run, also before it is known what a worker holds
         self._clock = clock
         self._quarantine = Quarantine(storage)
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, Assigned] = {}
         self._settings: Settings | None = None
         self._budget: Budget | None = None
         self._receipts: dict[int, list[Receipt]] = {}  # of units under way: what was there before
@@ -148,7 +125,7 @@ class Scheduler:
         first, *others = (answers[number] for number in range(provers))
         return sum(others, first)
 
-    def _prepare_again(self, worker: _Worker, provers: int, attempt: int) -> bool:
+    def _prepare_again(self, worker: Assigned, provers: int, attempt: int) -> bool:
         """Whether a worker died of the sample, or hangs: then another one has a smaller sample."""
         cause = worker.ended
         limit = self._doc_timeout if worker.sampling else max(_PREPARE_SECONDS, self._doc_timeout)
@@ -188,16 +165,17 @@ class Scheduler:
         *,
         receipts: Mapping[int, list[Receipt]] | None = None,
         configure: Configure | None = None,
+        more: Callable[[], bool] = lambda: False,
     ) -> Iterator[Done]:
         """Units as they are finished, in no order, with all their receipts. Raises what a worker could not deal with.
 
         `receipts` are those of units that were begun before. `configure` says how fewer workers are to work, where a record
-        does not fit beside so many: then the run goes on with half of them. Without it, that is an error.
+        does not fit beside so many: then the run goes on with half of them. Without it, that is an error. `more` is asked
+        again and again whether something may still be added.
         """
-        self._receipts.update({task.unit: (receipts or {}).get(task.unit, []) for task in tasks})
-        self._waiting.extend(self._quarantine.known(task) for task in tasks)
+        self.add(tasks, receipts or {})
         self._heard, self._watched = heard, watched
-        while (self._waiting and self._drain_until is None) or any(worker.is_busy for worker in self._workers.values()):
+        while more() or self._goes_on:
             if self._drain_until is not None and self._clock() > self._drain_until:
                 return
             for worker in self._workers.values():
@@ -211,6 +189,15 @@ class Scheduler:
                 self._halve(configure, error)
             while self._done:
                 yield self._done.popleft()
+
+    @property
+    def _goes_on(self) -> bool:
+        waiting = self._waiting and self._drain_until is None
+        return bool(waiting) or any(worker.is_busy for worker in self._workers.values())
+
+    def add(self, tasks: Sequence[Task], receipts: Mapping[int, list[Receipt]]) -> None:
+        self._receipts.update({task.unit: receipts.get(task.unit, []) for task in tasks})
+        self._waiting.extend(self._quarantine.known(task) for task in tasks)
 
     def drain(self, seconds: float) -> None:
         """Takes nothing new, and gives what is under way so long. Then `run` returns, whatever is left."""
@@ -228,9 +215,9 @@ class Scheduler:
     def _start(self, *numbers: int) -> None:
         self._cluster.start(*numbers)
         for number in numbers:
-            self._workers[number] = _Worker(number, self._clock())
+            self._workers[number] = Assigned(number, self._clock())
 
-    def _assign(self, worker: _Worker) -> None:
+    def _assign(self, worker: Assigned) -> None:
         if worker.task is not None or worker.ended is not None:
             return
         if self._waiting and self._drain_until is None:
@@ -270,7 +257,7 @@ class Scheduler:
             case Failed():
                 self._failure = self._failure or said.error
 
-    def _trouble_with(self, worker: _Worker) -> str | None:
+    def _trouble_with(self, worker: Assigned) -> str | None:
         """Why a worker has to be replaced, if it has to."""
         if worker.ended is not None:
             return worker.ended
@@ -286,7 +273,7 @@ class Scheduler:
             return HUNG
         return None
 
-    def _replace(self, worker: _Worker, cause: str) -> None:
+    def _replace(self, worker: Assigned, cause: str) -> None:
         """Puts a fresh worker in the place of a dead or silent one. What is left of its tasks goes on after their last
         receipts; if one was its unit's last, the worker died just before it could say so."""
         check_readable_again(self._inputs, cause)
@@ -300,7 +287,7 @@ class Scheduler:
             suspect = worker.encoding if worker.task is not None and task.unit == worker.task.unit else None
             self._waiting.appendleft(self._quarantine.known(self._quarantine.retry(task, suspect, cause)))
 
-    def _take_back(self, worker: _Worker) -> list[Task]:
+    def _take_back(self, worker: Assigned) -> list[Task]:
         """What is left of a worker's tasks. What it said it had done, but has no receipt for, is taken back: it will be done
         again."""
         self._measured = -1.0  # what it held is free

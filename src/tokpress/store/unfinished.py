@@ -117,9 +117,16 @@ def end_run(storage: Storage) -> None:
 def begin(storage: Storage, plan: Plan, files: TokenizerFiles) -> None:
     """An empty store with its plan.
 
-    It can be stopped anywhere: what an earlier run left loses its manifest first, then its receipts, then what they speak
-    for; its plan is replaced in one step, so that there is one at any time and the directory is known to be a store.
+    Its plan is replaced in one step, so that there is one at any time and the directory is known to be a store.
     """
+    clear(storage)
+    storage.put(PLAN, encode(plan))
+    complete(storage, files)
+
+
+def clear(storage: Storage) -> None:
+    """Removes what an earlier run left, but for its plan. It can be stopped anywhere: the manifest goes first, then the
+    receipts, then what they speak for."""
     storage.anchor()
     storage.delete(MANIFEST)
     storage.barrier("")
@@ -135,8 +142,6 @@ def begin(storage: Storage, plan: Plan, files: TokenizerFiles) -> None:
     storage.delete_abandoned(*_PREFIXES)
     for prefix in (PACKS, QUARANTINE):  # of the old tokens: plans that would be refused anyway, and verdicts
         storage.delete_prefix(prefix)
-    storage.put(PLAN, encode(plan))
-    complete(storage, files)
 
 
 def complete(storage: Storage, files: TokenizerFiles) -> None:
