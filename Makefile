@@ -111,6 +111,7 @@ bench: $(READY) native
 	$(BIN)/python bench/supervised.py
 	$(BIN)/python bench/export.py
 	$(BIN)/python bench/training.py
+	$(BIN)/python bench/spm.py
 
 clean:
 	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo

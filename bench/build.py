@@ -149,22 +149,26 @@ def durability(source: Path, rounds: int) -> None:
 
 
 def sentencepiece(source: Path, rounds: int) -> None:
-    """Mistral's BPE model: the engine that is found, and the library."""
-    ours, library = [], []
-    for _ in range(rounds):
-        measured, found = build(source, 2, tokenizer=corpus.mistral())
-        ours.append(measured)
-        measured, expected = build(source, 2, "--engine", "sentencepiece", tokenizer=corpus.mistral())
-        library.append(measured)
-        assert (found["parity"]["engine"], found["fingerprint"]) == ("gigatoken", expected["fingerprint"])
-    size = f"{source.stat().st_size / 1e6:,.0f} MB"
-    print(
-        f"| {size}, SentencePiece BPE, two workers | MB/s | CPU s / wall s | peak memory of one process |\n|---|---|---|---|"
-    )
-    row("tokpress build (gigatoken)", source, ours)
-    row("tokpress build --engine sentencepiece", source, library)
-    ratio = measure.median_ratio(ours, library)
-    print(f"\ntokpress / --engine sentencepiece: {ratio:.2f} (median of {rounds} pairs), tokens equal\n", flush=True)
+    """Mistral's BPE model and a unigram model: the engine that is found, and the library."""
+    for name, model in (("BPE", corpus.mistral()), ("unigram", corpus.unigram())):
+        ours, library = [], []
+        for _ in range(rounds):
+            measured, found = build(source, 2, "--memory", "1GB", tokenizer=model)
+            ours.append(measured)
+            measured, expected = build(source, 2, "--memory", "1GB", "--engine", "sentencepiece", tokenizer=model)
+            library.append(measured)
+            assert found["fingerprint"] == expected["fingerprint"]
+        size = f"{source.stat().st_size / 1e6:,.0f} MB"
+        print(
+            f"| {size}, SentencePiece {name}, two workers, 1 GB | MB/s | CPU s / wall s | peak memory of one process |"
+        )
+        print("|---|---|---|---|")
+        row(f"tokpress build ({found['parity']['engine']})", source, ours)
+        row("tokpress build --engine sentencepiece", source, library)
+        ratio = measure.median_ratio(ours, library)
+        print(
+            f"\ntokpress / --engine sentencepiece: {ratio:.2f} (median of {rounds} pairs), tokens equal\n", flush=True
+        )
 
 
 def peers(source: Path, slice_: Path, rounds: int) -> None:

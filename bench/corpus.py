@@ -110,6 +110,26 @@ def mistral() -> Path:
     return Path(spec.origin).parent / "data" / "tokenizer.model.v1"
 
 
+def unigram() -> Path:
+    """A unigram model of 32,000 pieces with SentencePiece's own normalisation, trained once on 24 MB of the corpus."""
+    import sentencepiece
+
+    path = DATA / "spm-unigram-32000-nmt_nfkc.model"
+    if not path.is_file():
+        source = jsonl_of(24 * 10**6)
+        texts = (json.loads(line)["text"] for line in source.open())
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(line[:4000] for text in texts for line in text.split("\n") if line.strip()),
+            model_prefix=str(path.with_suffix("")),
+            model_type="unigram",
+            vocab_size=32_000,
+            hard_vocab_limit=False,
+            max_sentence_length=16_384,
+            minloglevel=2,
+        )
+    return path
+
+
 def _tokenizer(name: str, ranks: bytes, special_tokens: dict[str, int]) -> Path:
     directory = DATA / name
     if not (directory / "tokenizer_config.json").is_file():
