@@ -10,7 +10,7 @@ COMPAT_READY := $(COMPAT)/.ready
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
 
-.PHONY: help setup demo test check compat crash share ray attack mutate format docs bench native native-exact native-fuzz clean
+.PHONY: help setup demo test check compat crash share ray attack mutate fuzz format docs bench native native-exact native-fuzz clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -24,6 +24,7 @@ help:
 	@echo "make attack   every attack of the table in tests/attack, and what must come of it"
 	@echo "make share    several machines write one store: a hundred of each story; an hour"
 	@echo "make ray      a Ray cluster writes one store, machines and drivers are killed; in an environment of its own"
+	@echo "make fuzz     a fuzzer on every reader and record, an hour; FUZZ_SECONDS=60 for less"
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"

@@ -90,9 +90,7 @@ def _exit_code() -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped by a scheduler: the same as Ctrl-C
     for stream in (sys.stdout, sys.stderr):
-        if (
-            isinstance(stream, io.TextIOWrapper) and stream.errors == "strict"
-        ):  # a C locale cannot write every character
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":  # it has few characters
             stream.reconfigure(errors="backslashreplace")
     try:
         return tokpress.main(standalone_mode=False) or 0
