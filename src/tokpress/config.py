@@ -201,11 +201,6 @@ class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self != TemplateConfig()
 
     @property
-    def is_code(self) -> bool:
-        """Whether text is made by what somebody wrote in Jinja2: it may hang, or take all memory."""
-        return self.messages_field is not None or self.template is not None
-
-    @property
     def has_mask(self) -> bool:
         return not (self.completion_field is None and self.messages_field is None and self.template is None)
 

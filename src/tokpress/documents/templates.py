@@ -23,7 +23,7 @@ def load_template(
     """`info` as the tokenizer's engine gives it, if it is loaded. Raises UsageError if the template cannot be used."""
     if config.completion_field is not None:
         return PromptCompletion(config.completion_field, config.prompt_separator)
-    if config.messages_field is None and config.template is None:
+    if not is_code(config):
         return PlainText()
     try:
         from tokpress.documents.chat import ChatTemplate  # and with it Jinja2
@@ -33,6 +33,11 @@ def load_template(
     if config.template is not None:
         return JinjaTemplate(config.template, inputs)
     return ChatTemplate(config, files, info, inputs)
+
+
+def is_code(config: TemplateConfig) -> bool:
+    """Whether text is made by what somebody wrote in Jinja2: it may hang, or take all memory."""
+    return config.messages_field is not None or config.template is not None
 
 
 def reading(config: BuildConfig) -> ReadConfig:

@@ -44,8 +44,7 @@ from tokpress.store.manifest import read_manifest
 from tokpress.store.reader import Store
 
 SMALL_BYTES = 32 * 10**6  # one worker is enough
-# Inputs up to this size are encoded inside this process, where nobody can stop a document that hangs or kills the tokenizer:
-# none. Tests, for which thousands of tiny stores are built, say otherwise.
+# Inputs up to this size are encoded inside this process, where nobody is watched: none, but in tests with many tiny stores.
 INSIDE_BYTES = 0
 
 

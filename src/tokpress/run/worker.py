@@ -24,7 +24,7 @@ from tokpress.documents.batching import coalesce, place, set_aside
 from tokpress.documents.frame import frame_for
 from tokpress.documents.shape import Shaper, first_records
 from tokpress.documents.splits import Splitter
-from tokpress.documents.templates import reading
+from tokpress.documents.templates import is_code, reading
 from tokpress.engines.base import Engine, concat_tokens
 from tokpress.engines.choice import choose_engine, engine_named
 from tokpress.engines.load import reference_engine
@@ -328,10 +328,10 @@ class Worker:
         self, batch: TextBatch, max_bytes: int, say: Say, *, threads: int = 1
     ) -> tuple[Rendered, TokenBatch]:
         here = Encoding(first=place(batch, 0), last=place(batch, len(batch) - 1), text_bytes=batch.text_bytes)
-        is_code = self._job.config.template.is_code
-        say(msgspec.structs.replace(here, stage="template") if is_code else here)
+        has_code = is_code(self._job.config.template)
+        say(msgspec.structs.replace(here, stage="template") if has_code else here)
         rendered = self._shaper.render(batch, max_bytes)
-        if is_code:
+        if has_code:
             say(here)
         if rendered.batch.text is not batch.text:
             self._wait_for_room(rendered.batch)
