@@ -112,3 +112,56 @@ class TestLightning:
         first = self.fit(lightning, made(), 5, tmp_path)
         rest = self.fit(lightning, made(), 12, tmp_path, ckpt_path=str(tmp_path / "at.ckpt"), weights_only=False)
         assert first + rest == expected[:12]
+
+    def test_fabric_saves_and_restores_a_loader(self, lightning: Any, store: Path, tmp_path: Path) -> None:
+        fabric = lightning.Fabric(accelerator="cpu", devices=1)
+
+        def made() -> Any:
+            data = tokpress.PretokenizedDataset(store, seq_len=SEQ_LEN)
+            return tokpress.Loader(data, batch_size=8, steps=12)
+
+        interrupted, steps = made(), []
+        for batch in interrupted:
+            steps.append(batch["input_ids"].tolist())
+            if len(steps) == 5:
+                break
+        fabric.save(tmp_path / "state.ckpt", {"loader": interrupted})
+        resumed = made()
+        fabric.load(tmp_path / "state.ckpt", {"loader": resumed}, weights_only=False)
+        assert steps + batches(resumed) == batches(made())
+
+
+def test_torch_distributed_checkpoint_keeps_a_loader_s_state(peer: Any, store: Path, tmp_path: Path) -> None:
+    checkpoint = peer("torch.distributed.checkpoint")
+
+    def made() -> Any:
+        return tokpress.Loader(tokpress.PretokenizedDataset(store, seq_len=SEQ_LEN), batch_size=8, steps=12)
+
+    interrupted, steps = made(), []
+    for batch in interrupted:
+        steps.append(batch["input_ids"].tolist())
+        if len(steps) == 5:
+            break
+    checkpoint.save({"loader": interrupted}, checkpoint_id=str(tmp_path / "dcp"), no_dist=True)
+    resumed = made()
+    checkpoint.load({"loader": resumed}, checkpoint_id=str(tmp_path / "dcp"), no_dist=True)
+    assert steps + batches(resumed) == batches(made())
+
+
+def test_grain_takes_a_dataset_as_a_source(peer: Any, store: Path) -> None:
+    """Its own shuffle and batches; its state goes on with the next."""
+    grain = peer("grain.python")
+    source = tokpress.PretokenizedDataset(store, seq_len=SEQ_LEN, output="numpy")
+
+    def made() -> Any:
+        return grain.MapDataset.source(source).shuffle(seed=3).batch(8).to_iter_dataset().__iter__()
+
+    whole = [batch["input_ids"].tolist() for batch in made()]
+    assert sorted(row for batch in whole for row in batch) == sorted(
+        source[i]["input_ids"].tolist() for i in range(len(source))
+    )
+    interrupted = made()
+    first = [next(interrupted)["input_ids"].tolist() for _ in range(5)]
+    resumed = made()
+    resumed.set_state(interrupted.get_state())
+    assert first + [batch["input_ids"].tolist() for batch in resumed] == whole
