@@ -476,9 +476,7 @@ class TestReporting:
     def test_a_failing_build_stops_the_bar(self, tmp_path: Path, out: Path) -> None:
         listener = Listener()
         with pytest.raises(TooManyRejects):
-            tokpress.build(
-                write_lines(tmp_path / "b.jsonl", 0, 20), tokenizer="bytes", out=out, max_rejects="0", reporter=listener
-            )
+            tokpress.build(write_lines(tmp_path / "b.jsonl", 0, 20), tokenizer="bytes", out=out, reporter=listener)
         assert listener.heard()[-2:] == [events.Stopped, events.Failed]
         failed = listener.one(events.Failed)
         assert failed.error == "TooManyRejects"

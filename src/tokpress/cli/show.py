@@ -9,13 +9,14 @@ from time import monotonic
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.status import Status
 from rich.table import Table
 
 from tokpress.cli.printable import printable
 from tokpress.records import Parity, RunFacts
 from tokpress.run import events
 from tokpress.run.event_log import EventLog
-from tokpress.run.events import Event, Reporter, join
+from tokpress.run.events import BaseEvent, Event, Reporter, join
 from tokpress.store.summary import StoreSummary
 
 _BAR_SECONDS = 0.5
@@ -113,6 +114,12 @@ class ByteProgress:
             self._bar.stop()
 
 
+_WAITING: dict[type[BaseEvent], str] = {  # after these nothing may be heard for a while
+    events.InputsFound: "reading a sample and proving the engine",
+    events.Started: "encoding",
+}
+
+
 class ConsoleReporter:
     """A build as a person follows it."""
 
@@ -121,8 +128,19 @@ class ConsoleReporter:
         self.progress: ByteProgress | None = None
         self._docs = self._tokens = self._rejects = 0
         self._began = 0.0
+        self._waiting: Status | None = None
+
+    def _wait(self, what: str | None) -> None:
+        """Shows at a terminal that something is done of which nothing is heard yet."""
+        if self._waiting is not None:
+            self._waiting.stop()
+        self._waiting = self._console.status(what) if what and self._console.is_terminal else None
+        if self._waiting is not None:
+            self._waiting.start()
 
     def on(self, event: Event) -> None:
+        if not isinstance(event, events.Workers):  # who works says nothing of what was done
+            self._wait(_WAITING.get(type(event)))
         match event:
             case events.InputsFound():
                 files = [f"{plural(event.files, 'file')}, {size(event.bytes)}"] if event.files else []

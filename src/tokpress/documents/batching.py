@@ -11,6 +11,7 @@ from tokpress.documents.base import rejected
 from tokpress.records import Input, Place
 
 _MANY_REJECTS = 1000  # held back; more are told at once, so that a hopeless run stops early
+_MANY_EMPTY = 64  # batches without a text, of which whoever watches is to hear as well
 
 
 def place(batch: TextBatch, i: int) -> Place:
@@ -31,15 +32,16 @@ def set_aside(batch: TextBatch, reasons: Mapping[Place, str], detail: str, input
 def coalesce(batches: Iterator[TextBatch], min_bytes: int) -> Iterator[TextBatch]:
     """Joins batches that are much smaller than an engine call is worth: those of many small files, or few rows."""
     held: list[TextBatch] = []
-    held_bytes = held_rejects = 0
+    held_bytes = held_rejects = held_empty = 0
     for batch in batches:
         held.append(batch)
         held_bytes += batch.text_bytes
         del batch
         held_rejects += len(held[-1].rejects)
-        if held_bytes >= min_bytes // 2 or held_rejects > _MANY_REJECTS:
+        held_empty += not len(held[-1])
+        if held_bytes >= min_bytes // 2 or held_rejects > _MANY_REJECTS or held_empty == _MANY_EMPTY:
             joined = [concat_text(held)]
-            held, held_bytes, held_rejects = [], 0, 0
+            held, held_bytes, held_rejects, held_empty = [], 0, 0, 0
             yield joined.pop()
     if held:
         yield concat_text(held)

@@ -23,6 +23,7 @@ In: a `BuildConfig` and what a user named as inputs. Out: a store. This is the o
     worker        one unit -> its shards: read, encode, audit, shape, write
     refused       documents that the tokenizer has no ids for
     budget        memory and cores -> how many workers, and how much text at a time
+    sample_judge  inputs of which nothing can come, told from a sample
     gate          large records take turns
     events        what a caller is told while it runs
     event_log     --events FILE: written, and read back

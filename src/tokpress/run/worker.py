@@ -55,6 +55,7 @@ from tokpress.run.messages import (
 from tokpress.run.profiles import write_part
 from tokpress.run.quarantine import check_verdicts
 from tokpress.run.refused import encode_or_reject
+from tokpress.run.sample_judge import SampleJudge
 from tokpress.sources.base import Growing, open_reader
 from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
@@ -109,7 +110,7 @@ class Worker:
     def prepare(self, order: Prepare, say: Say = lambda _: None) -> Prepared:
         """Proves the engine on its part of a sample of the inputs; after two deaths on the nasty strings alone. Says when it
         begins with something that may hang."""
-        job = self._job
+        job, judge = self._job, SampleJudge(self._job.config)
 
         def text_of(batch: TextBatch) -> pa.LargeStringArray:
             say(Sampling())
@@ -122,15 +123,13 @@ class Worker:
                 total_bytes=_SAMPLE_BYTES if order.attempt < 2 else 0,
                 max_doc_bytes=_SAMPLE_DOC_BYTES,
                 text_of=text_of,
+                seen=judge.see,
             )
         )
+        judge.end()
+        part = slice(order.number, None, order.of)
         self._engine, parity = choose_engine(
-            job.files,
-            job.config.tokenizer,
-            self._reference,
-            sample,
-            slice(order.number, None, order.of),
-            lambda: say(Sampling()),
+            job.files, job.config.tokenizer, self._reference, sample, part, lambda: say(Sampling())
         )
         say(Sampling())
         return Prepared(

@@ -24,6 +24,9 @@ Growing = Callable[[int], None]  # told how large a record has grown that is not
 class Reader(Protocol):
     """Reads one input, as often as it is asked to. Made by `open_reader`."""
 
+    source: Input
+    most_bad: int | None  # of a block's bad records, for whoever does not need them all: a sample
+
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         """Batches of the records that start in [start, stop), about `batch_bytes` of text each."""
         ...

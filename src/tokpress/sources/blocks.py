@@ -132,6 +132,7 @@ def in_halves(count: int, parse: Callable[[int, int], _T | None]) -> Iterator[tu
 class StreamReader(ABC):
     """A reader of records in a byte stream. Positions are byte offsets in the decompressed stream."""
 
+    most_bad: int | None = None
     has_lines = True  # a record is a line, so that rejects can say which one
 
     def __init__(

@@ -45,6 +45,8 @@ class JsonlReader(StreamReader):
         good: list[Int64s] = []
         bad: list[int] = []
         for first, _, parsed in in_halves(len(block.starts), partial(self._parse_together, block)):
+            if self.most_bad is not None and len(bad) >= self.most_bad:
+                break
             if parsed is not None:
                 records, which, without_text = parsed
                 found.append(records)

@@ -48,6 +48,8 @@ class LostRows:
 class RowReader(ABC):
     """A reader of rows. Positions are row numbers."""
 
+    most_bad: int | None = None
+
     def __init__(
         self, source: Input, index: int, config: ReadConfig, batch_bytes: int, growing: Growing | None = None
     ) -> None:
