@@ -81,6 +81,10 @@ ray: $(RAY_READY)
 share: $(READY)
 	TOKPRESS_SHARE_EVERYTHING=1 $(BIN)/pytest tests/crash/test_share.py --numprocesses auto
 
+fuzz: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
+	$(BIN)/python tests/fuzz/run.py --seconds $(or $(FUZZ_SECONDS),3600)
+
 mutate: $(READY) native
 	$(BIN)/python tests/mutations/run.py
 
