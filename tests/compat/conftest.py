@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from formats.conftest import empty_store, make_store  # noqa: F401 - fixtures
+from formats.conftest import empty_store, make_store, small_files  # noqa: F401 - fixtures
 
 Peer = Callable[[str], Any]
 
