@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NATIVE_READY := $(VENV)/.native
 COMPAT := .venv-compat
+# Of make crash, with four kills each at least. A part of them: make crash SEED=100 ROUNDS=50
+ROUNDS ?= 250
+SEED ?= 0
 COMPAT_READY := $(COMPAT)/.ready
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
@@ -20,7 +23,7 @@ help:
 	@echo "make native   the compiled SentencePiece encoder, where there is a C++ compiler (demo and test do it, too)"
 	@echo "make native-exact  the native encoder beside the library, hours of it; and faults put into it, which must be noticed"
 	@echo "make native-fuzz   the native encoder under libFuzzer, ASan and UBSan; an hour each for loading and encoding"
-	@echo "make crash    kills and faults, hundreds of them; half an hour"
+	@echo "make crash    a thousand kills, and faults; hours (a part: SEED=100 ROUNDS=50)"
 	@echo "make attack   every attack of the table in tests/attack, and what must come of it"
 	@echo "make share    several machines write one store: a hundred of each story; an hour"
 	@echo "make ray      a Ray cluster writes one store, machines and drivers are killed; in an environment of its own"
@@ -65,7 +68,7 @@ compat: $(COMPAT_READY)
 
 crash: $(READY)
 	command -v strace > /dev/null || apt-get install --yes --quiet strace
-	TOKPRESS_CRASH_ROUNDS=100 TOKPRESS_CRASH_EVERYTHING=1 $(BIN)/pytest tests/crash --numprocesses auto
+	TOKPRESS_CRASH_ROUNDS=$(ROUNDS) TOKPRESS_CRASH_SEED=$(SEED) TOKPRESS_CRASH_EVERYTHING=1 $(BIN)/pytest tests/crash --numprocesses auto
 
 attack: $(READY)
 	TOKPRESS_ATTACK_EVERYTHING=1 $(BIN)/pytest tests/attack --numprocesses auto

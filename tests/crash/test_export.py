@@ -34,6 +34,7 @@ FORMATS: dict[str, dict[str, Any]] = {
     "mds": {},
     "nanogpt": {},
     "arrow": {"seq_len": 64},
+    "megatron": {"merge": True},
 }
 
 
