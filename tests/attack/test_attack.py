@@ -39,3 +39,7 @@ def test_what_must_come_of_it(case: Case, tmp_path: Path) -> None:
 def test_no_case_stands_there_twice() -> None:
     names = [(topic, case.name) for topic, cases in TOPICS.items() for case in cases]
     assert len(set(names)) == len(names)
+
+
+def test_the_table_does_not_shrink() -> None:
+    assert sum(map(len, TOPICS.values())) >= 600
