@@ -2,10 +2,10 @@
 
 In: units, and machines that come and go. Out: units as they are finished. All policy is here, none of it knows how
 machines are reached: it is tested, and tried out with ten thousand of them (bench/scale_sim.py), with machines and a
-clock that are none. Every machine has a few units at a time, one more than it has workers, so that none waits. What a
-lost one had goes to others, which go on from its receipts. When nothing is left to begin, the units that were begun
-first are begun once more by whoever is idle: a machine that is slow or hangs does not hold up the end. That is harmless,
-for whoever writes a unit writes the same bytes.
+clock that are none. Every machine has a few units at a time, half as many again as it has workers, so that none waits.
+What a lost one had goes to others, which go on from its receipts. When nothing is left to begin, the units that were
+begun first are begun once more by whoever is idle: a machine that is slow or hangs does not hold up the end. That is
+harmless, for whoever writes a unit writes the same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Protocol
 
 from tokpress.errors import TokpressError
 
-_AHEAD = 1  # units that a machine has beside those under way
 _COPY_AFTER = 2.0  # times as long as units take
 _LOSSES = 20  # machines that may be lost one after the other, with no unit finished
 
@@ -97,7 +96,7 @@ class NodeScheduler:
         """The unit that was finished, if one was for the first time."""
         match event:
             case Joined(node, workers):
-                self._known[node] = _Node(workers + _AHEAD)
+                self._known[node] = _Node(workers + max(workers // 2, 1))  # some in hand: none waits for the driver
                 self._idle[node] = None
             case Lost(node, cause) if node in self._known:
                 self._lose(node, cause)
