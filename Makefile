@@ -12,8 +12,9 @@ SEED ?= 0
 COMPAT_READY := $(COMPAT)/.ready
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
+DIST := .venv-dist
 
-.PHONY: help setup demo test check compat crash share ray attack mutate fuzz format docs bench native native-exact native-fuzz clean
+.PHONY: help setup demo test check compat crash share ray attack mutate fuzz format docs bench native native-exact native-fuzz dist clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -31,6 +32,7 @@ help:
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
+	@echo "make dist     wheel and sdist, as they would be published"
 	@echo "make docs     write docs/options.md again, from the declarations"
 
 setup: $(READY)
@@ -121,5 +123,11 @@ bench: $(READY) native
 	$(BIN)/python bench/training.py
 	$(BIN)/python bench/spm.py
 
+dist:
+	test -x $(DIST)/bin/twine || { $(PYTHON) -m venv $(DIST) && $(DIST)/bin/pip install --quiet --disable-pip-version-check build twine; }
+	rm -rf dist
+	$(DIST)/bin/python -m build --outdir dist .
+	$(DIST)/bin/twine check --strict dist/*
+
 clean:
-	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo
+	rm -rf $(VENV) $(DIST) dist $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis tokpress-demo

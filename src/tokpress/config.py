@@ -339,12 +339,15 @@ def written_size(size: int) -> str:
     return next(whole, str(size))
 
 
-def reject_limit(max_rejects: str, records_read: int) -> float:
-    """How many rejects a run may have after so many records; a handful is always allowed, so that a small file passes."""
+ALWAYS_ALLOWED = 10  # rejects, where the limit is a share: so that a small file passes
+
+
+def reject_limit(max_rejects: str, records_read: int, *, at_least: int = ALWAYS_ALLOWED) -> float:
+    """How many rejects a run may have after so many records."""
     try:
         number = float(max_rejects[:-1]) if max_rejects.endswith("%") else int(max_rejects)
         if not 0 <= number < float("inf"):
             raise ValueError
-        return max(10.0, number / 100 * records_read) if max_rejects.endswith("%") else number
+        return max(float(at_least), number / 100 * records_read) if max_rejects.endswith("%") else number
     except ValueError:
         raise UsageError(f"--max-rejects {max_rejects!r} is neither a share like 1% nor a number like 500.") from None

@@ -9,7 +9,8 @@
     ├── IdRangeError         exit 1   an engine returned an id outside the tokenizer's vocabulary
     ├── StoreError           exit 1   a store is missing, incomplete or damaged
     ├── NotEnoughMemory      exit 1   a record needs more than `--memory` leaves for it
-    └── TooManyRejects       exit 3   more bad records than `--max-rejects` allows
+    ├── TooManyRejects       exit 3   more bad records than `--max-rejects` allows
+    └── NothingWritten       exit 3   not one good record was found
 
 A message names the thing, says why it matters, and ends with what to do next.
 """
@@ -54,4 +55,8 @@ class NotEnoughMemory(TokpressError):  # noqa: N818 - reads as what happened
 
 
 class TooManyRejects(TokpressError):  # noqa: N818 - reads as what happened
+    exit_code = 3
+
+
+class NothingWritten(TokpressError):  # noqa: N818 - reads as what happened
     exit_code = 3

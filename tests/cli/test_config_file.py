@@ -37,6 +37,9 @@ TYPED: dict[str, list[str]] = {
     "date": ["--date", "2026-01-02"],
     "loss": ["--loss", "last"],
     "template": ["--template", __file__],
+    "per_turn": ["--per-turn"],
+    "mask_thinking": ["--mask-thinking"],
+    "mask_tool_calls": ["--mask-tool-calls"],
     "keep_empty_loss": ["--keep-empty-loss"],
     "max_length": ["--max-length", "9"],
     "overlong": ["--overlong", "drop"],
@@ -56,6 +59,7 @@ TYPED: dict[str, list[str]] = {
     "added_tokens": ["--special-token", "<a=b>=7", "--special-token", "\x7f é=8"],
     "audit_rate": ["--audit-rate", "0.5"],
     "max_rejects": ["--max-rejects", "3%"],
+    "check_receipts": ["--check-receipts", "none"],
     "on_bad_record": ["--on-bad-record", "stop"],
     "workers": ["--workers", "3"],
     "memory": ["--memory", "3GiB"],
@@ -129,10 +133,15 @@ class TestPrinted:
         }
         assert found == {
             "reading": {"text_field": "text", "max_doc_bytes": "256MiB"},
-            "supervised": {"tools_field": "tools", "keep_empty_loss": False, "overlong": "truncate"},
+            "supervised": {
+                "tools_field": "tools",
+                "keep_empty_loss": False,
+                "overlong": "truncate",
+                **dict.fromkeys(["per_turn", "mask_thinking", "mask_tool_calls"], False),
+            },
             "splits": {"split_seed": 0},
             "tokens": {"engine": "auto"},
-            "checks": {"audit_rate": 0.001, "max_rejects": "1%", "on_bad_record": "skip"},
+            "checks": {"audit_rate": 0.001, "max_rejects": "1%", "on_bad_record": "skip", "check_receipts": "sampled"},
             "resources": {"workers": 2, "doc_timeout": 300.0, "pin": "none"},
             "store": {"drop_empty": False, "keep": ["id"], "shard_size": "256MB"},
         }

@@ -39,7 +39,18 @@ FLAGS = {
         *("--audit-rate", "--max-rejects", "--on-bad-record", "--check-receipts"),
         *("--workers", "--memory", "--doc-timeout", "--pin", "--profile"),
         *("--drop-empty", "--no-drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
-        *("--dry-run", "--monitor", "--events", "--overwrite", "--json", "--quiet", "--config", "--print-config"),
+        *(
+            "--dry-run",
+            "--monitor",
+            "--events",
+            "--share",
+            "--seal",
+            "--overwrite",
+            "--json",
+            "--quiet",
+            "--config",
+            "--print-config",
+        ),
     ],
     "pack": [
         "STORE",
@@ -48,6 +59,7 @@ FLAGS = {
     ],
     "inspect": ["STORE", "--doc", "--seq", "--seq-len", "--split", "--json"],
     "verify": ["STORE", "--deep", "--deep-docs", "--json"],
+    "status": ["STORE", "--json"],
     "export": [
         *("STORE", "--to", "--for", "--lossy", "--out", "--split", "--seq-len", "--max-length", "--method"),
         *("--overlap", "--keep-last", "--long-docs", "--padding-side", "--truncation-side"),

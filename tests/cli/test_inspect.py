@@ -60,7 +60,7 @@ class TestStore:
     @pytest.mark.parametrize("json_too", [[], ["--json"]])
     def test_an_empty_store_is_shown_too(self, cli: Cli, tmp_path: Path, json_too: list[str]) -> None:
         (tmp_path / "a.jsonl").write_bytes(b"")
-        tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "empty")
+        tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "empty", limit=0)
         result = cli("inspect", tmp_path / "empty", *json_too)
         assert result.code == 0
         assert json.loads(result.out)["docs"] == 0 if json_too else "0 in 0 documents, 1 shard of" in result.out
@@ -108,7 +108,7 @@ class TestDocument:
 
     def test_of_an_empty_store_is_wrong_usage(self, cli: Cli, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_bytes(b"")
-        tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "empty")
+        tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "empty", limit=0)
         result = cli("inspect", tmp_path / "empty", "--doc", 0)
         assert result.code == 2
         assert "has no documents" in result.err

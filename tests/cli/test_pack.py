@@ -49,7 +49,7 @@ class TestTable:
     @pytest.mark.parametrize("method", ["concat", "bestfit", "pad"])
     def test_of_an_empty_store(self, cli: Cli, tmp_path: Path, method: str) -> None:
         (tmp_path / "a.jsonl").write_bytes(b"")
-        tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "empty")
+        tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "empty", limit=0)
         result = cli("pack", tmp_path / "empty", "--seq-len", 10, "--method", method)
         assert (result.code, result.err) == (0, "")
         assert re.search(r"sequences +0 +of 10 tokens", result.out)

@@ -19,7 +19,7 @@ from conftest import make_texts, write_jsonl
 
 import tokpress
 from tokpress import LiveDataset
-from tokpress.errors import InputError, TooManyRejects, UsageError
+from tokpress.errors import InputError, NothingWritten, TooManyRejects, UsageError
 from tokpress.live.packer import Packer
 from tokpress.live.window import Place
 from tokpress.loader.batches.fields import FIELDS
@@ -263,6 +263,13 @@ class TestBadRecords:
     def test_of_a_wrong_field_are_no_endless_loop(self, inputs: Path) -> None:
         with pytest.raises(TooManyRejects, match="missing-field"):
             list(live_of(inputs / "a.jsonl", text_field="body", max_rejects="1%", max_epochs=math.inf))
+
+    def test_alone_are_a_failure_that_names_the_fields(self, tmp_path: Path) -> None:
+        (tmp_path / "a.jsonl").write_text('{"body": "some text", "meta": {"id": 1}}\n' * 9)
+        with pytest.raises(
+            NothingWritten, match=r"all 9 were rejected\.(.|\n)*line 1: missing-field(.|\n)*body, meta\.id\."
+        ):
+            list(live_of(tmp_path / "a.jsonl"))
 
 
 class TestEnds:

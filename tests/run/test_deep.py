@@ -154,7 +154,8 @@ class TestSample:
         assert reencode_sample(store, docs).docs == docs
 
     def test_of_an_empty_store_is_empty(self, tmp_path: Path) -> None:
-        store = build(tmp_path, WRITERS["jsonl"](tmp_path, []))
+        inputs = WRITERS["jsonl"](tmp_path, TEXTS)
+        store = tokpress.build(inputs, tokenizer="bytes", out=tmp_path / "store", limit=0)
         assert reencode_sample(store, 10).docs == 0
 
     def test_reads_a_compressed_file_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,9 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "template.template": ({}, {"template": "record.jinja"}, {"template": "other-record.jinja"}),
     "template.loss": (CHAT, {}, {"loss": "last"}),
     "template.keep_empty_loss": (CHAT, {}, {"keep_empty_loss": True}),
+    "template.per_turn": (CHAT, {}, {"per_turn": True}),
+    "template.mask_thinking": (CHAT, {}, {"mask_thinking": True}),
+    "template.mask_tool_calls": (CHAT, {}, {"mask_tool_calls": True}),
     "template.max_length": ({}, {}, {"max_length": 5}),
     "template.overlong": ({"max_length": 5}, {}, {"overlong": "drop"}),
     "split.val_fraction": ({}, FRACTION, {"val_fraction": 0.25}),
@@ -185,7 +188,9 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "store.unit_bytes": ({}, {}, {"unit_size": 10**9}),
     "store.shard_bytes": ({}, {}, {"shard_size": 100}),
 }
-CHANGE_NOTHING = {"tokenizer.engine", "check.audit_rate", "check.max_rejects", "check.on_bad_record"}
+CHANGE_NOTHING = {
+    *("tokenizer.engine", "check.audit_rate", "check.max_rejects", "check.on_bad_record", "check.check_receipts"),
+}
 OF_THE_TEMPLATE = {"read.kind", "read.required", "read.optional"}  # what readers are told of it
 
 

@@ -183,7 +183,7 @@ class TestWhere:
 
 class TestUnusualStores:
     def test_without_documents(self, make: Callable[..., tokpress.Store]) -> None:
-        store = make([])
+        store = make([], limit=0)
         assert (len(store), store.num_tokens, list(store), store[:]) == (0, 0, [], [])
         assert store.tokens(0, 0).tolist() == []
         assert store.tokens(0, 0).dtype == np.dtype("<u2")

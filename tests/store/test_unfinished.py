@@ -237,7 +237,7 @@ class TestSamePlan:
             f"  inputs[0].size: was {plan.inputs[0].size}, is 5",
             "  options.eos_id: was 256, is 7",
             "  options.new: was None, is True",
-            "  units: were 4, are 1",
+            "  units: was 4 of them, is 1 of them",
         ]
         assert told[-1] == "Choose another --out, or replace it with --overwrite."
 

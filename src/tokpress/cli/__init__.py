@@ -47,7 +47,7 @@ Start here:
 
 \b
 Exit codes: 0 done, 1 failed or damage found, 2 wrong usage,
-3 more rejects than --max-rejects, 130 interrupted.
+3 more rejects than --max-rejects, or nothing good, 130 interrupted.
 """
 
 

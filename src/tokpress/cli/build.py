@@ -122,7 +122,8 @@ def command(
     from tokpress.api import build
     from tokpress.cli.monitor import MonitorReporter
     from tokpress.cli.overwrite import confirm_overwrite
-    from tokpress.cli.show import ConsoleReporter, err_console, print_summary, safe, telling
+    from tokpress.cli.show import ConsoleReporter, err_console, print_fact, print_summary, safe, telling
+    from tokpress.config import ALWAYS_ALLOWED, reject_limit
     from tokpress.store.manifest import encode
 
     console = err_console(quiet=quiet)
@@ -138,7 +139,11 @@ def command(
             return
         where: Any = {"executor": executor, "address": address}
         store = build(list(inputs), reporter=told, overwrite=overwrite, seal=seal, **where, **options)
-    print_summary(console, store.summary(lengths=False))
+    summary = store.summary(lengths=False)
+    print_summary(console, summary)
+    if summary.bad_records > reject_limit(options["max_rejects"], summary.read, at_least=0):
+        allowed = f"up to {ALWAYS_ALLOWED} bad records are allowed in small inputs; --max-rejects 0 allows none"
+        print_fact(console, "", allowed)
     path = safe(store.path)
     if store.manifest.totals.rejected:
         console.print(f"\nLook at the rejected records: [bold]{path}/rejects/[/]")

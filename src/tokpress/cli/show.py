@@ -255,8 +255,10 @@ def print_summary(console: Console, summary: StoreSummary) -> None:
 
 
 def _print_run(console: Console, run: RunFacts) -> None:
-    rates = f"{run.input_mb_per_s:,.1f} MB/s, {run.tokens_per_s:,} tokens/s"
+    rates = f"{run.text_bytes / 1e6 / run.seconds:,.1f} MB/s of text, {run.tokens_per_s:,} tokens/s"
     print_fact(console, "rate", f"{rates}, {run.seconds:.1f} s in all")
+    if run.input_bytes < run.text_bytes:
+        print_fact(console, "", f"{size(run.text_bytes)} of text, compressed to {size(run.input_bytes)}")
     stages = {stage: spent for stage, spent in run.stage_seconds.items() if spent > 0}
     spent = sum(stages.values())
     if spent:

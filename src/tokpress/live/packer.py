@@ -15,13 +15,14 @@ import numpy as np
 from tokpress.batches import Ids, TextBatch, TokenBatch, string_buffers
 from tokpress.config import ReadConfig
 from tokpress.documents.batching import coalesce, place, set_aside
-from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
+from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects, nothing_written
 from tokpress.errors import InputError
 from tokpress.live.window import Place, Window
 from tokpress.loader.memory.ranges import Segments
 from tokpress.records import EMPTY, Input, Reject
 from tokpress.sources.base import open_reader
 from tokpress.sources.files import check_unchanged
+from tokpress.sources.jsonl import first_fields
 
 FIRST_REJECTS = 20  # bad records that are kept to be looked at
 
@@ -91,10 +92,13 @@ class Packer:
             self._check_rejects(at_end=False)
             return True
         self._check_rejects(at_end=True)
+        whole = self._start == Place(epoch=self._start.epoch)  # an epoch from its first record on
+        if whole and not self._window.docs_read and self._read.limit != 0:
+            raise nothing_written(self._window.rejects_read, self._rejects[:3], fields=first_fields(self._inputs[0]))
         following = Place(epoch=self._start.epoch + 1)
         if self._max_epochs is not None and following.epoch >= self._max_epochs:
             return False
-        if not self._gave and self._start == Place(epoch=self._start.epoch):  # a whole epoch, and no sequence in it
+        if whole and not self._gave:
             raise InputError(
                 f"the inputs have {self._window.tokens:,} tokens in all, no sequence of {self._sizes['width']:,}. Choose a "
                 "smaller seq_len."

@@ -26,7 +26,7 @@ class Tally:
         self._max_rejects = max_rejects
         self._reporter = reporter
         self._began = perf_counter()
-        self._examples: list[Reject] = []
+        self.examples: list[Reject] = []
         self._stages: Counter[str] = Counter()
         self._cpu_seconds = 0.0
         self._earlier_docs = self._earlier_rejects = 0
@@ -44,7 +44,7 @@ class Tally:
         self.docs += advanced.docs
         self.tokens += advanced.tokens
         self.rejects += advanced.rejects
-        self._examples += advanced.examples[: _EXAMPLES - len(self._examples)]
+        self.examples += advanced.examples[: _EXAMPLES - len(self.examples)]
         counts = {name: getattr(advanced, name) for name in _COUNTERS}
         self._reporter.on(events.Advanced(worker=worker, **counts))
         if advanced.examples:
@@ -67,7 +67,7 @@ class Tally:
     def check_rejects(self) -> None:
         rejects = self._earlier_rejects + self.rejects
         read = self._earlier_docs + self.docs + rejects
-        check_rejects(rejects, read, self._max_rejects, self._examples)
+        check_rejects(rejects, read, self._max_rejects, self.examples)
 
     def facts(self, *, workers: int, threads: int, peak_bytes: int, started: float) -> RunFacts:
         """How the run went, for the manifest and the summary."""

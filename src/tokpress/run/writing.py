@@ -5,6 +5,7 @@ In: a job, and a cluster that runs workers. Out: all units that are left, writte
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +14,11 @@ from time import perf_counter
 import msgspec
 
 from tokpress.documents.frame import Frame
+from tokpress.documents.rejects import nothing_written
 from tokpress.documents.splits import threshold_for
 from tokpress.errors import NotEnoughMemory
 from tokpress.machine import usable_cores
-from tokpress.records import Parity, Plan, RunFacts
+from tokpress.records import Parity, Plan, Reject, RunFacts
 from tokpress.run import events
 from tokpress.run.budget import Budget, plan_budget, run_memory
 from tokpress.run.clusters.base import Cluster
@@ -29,6 +31,7 @@ from tokpress.run.scheduler import Scheduler
 from tokpress.run.tally import Tally
 from tokpress.run.tasks import limited, one_by_one, remaining_tasks
 from tokpress.sources.files import check_unchanged
+from tokpress.sources.jsonl import first_fields
 from tokpress.storage.base import Storage
 from tokpress.store import unfinished
 from tokpress.store.manifest import create_manifest
@@ -46,6 +49,7 @@ class Written:
     parity: Parity
     receipts: unfinished.Receipts
     facts: RunFacts
+    examples: list[Reject]  # the first rejects
 
 
 def write_units(
@@ -143,7 +147,7 @@ def write_units(
         workers=scheduler.count, threads=scheduler.threads, peak_bytes=cluster.peak_bytes, started=started
     )
     facts = msgspec.structs.replace(facts, tokenizer=config.tokenizer.spec)
-    return Written(plan, frame, parity, receipts, facts)
+    return Written(plan, frame, parity, receipts, facts, tally.examples)
 
 
 def finish_store(job: Job, storage: Storage, run: Written, reporter: Reporter, member: Member | None = None) -> Store:
@@ -151,6 +155,7 @@ def finish_store(job: Job, storage: Storage, run: Written, reporter: Reporter, m
     a manifest it may be another's."""
     for source in job.inputs:  # also one that changed after it was read: the store would be of something that is gone
         check_unchanged(source)
+    _check_written(job, storage, run, alone=member is None)
     write = partial(seal_store, plan=run.plan, config=job.config, frame=run.frame, receipts=run.receipts)
     if member is None:
         unfinished.remove_strays(storage, run.receipts)
@@ -162,3 +167,14 @@ def finish_store(job: Job, storage: Storage, run: Written, reporter: Reporter, m
             unfinished.remove_strays(storage, run.receipts)
     reporter.on(events.Finished.of(storage.url, manifest))
     return Store(storage, manifest)
+
+
+def _check_written(job: Job, storage: Storage, run: Written, *, alone: bool) -> None:
+    """A run in which nothing good was found is a failure, and must not stand in the way of the corrected command."""
+    known = [receipt for unit in run.receipts.values() for receipt in unit]
+    if job.config.read.limit == 0 or any(receipt.docs for receipt in known):
+        return
+    rejects = sum((Counter(receipt.rejects) for receipt in known), Counter[str]())
+    if alone:
+        unfinished.discard(storage)
+    raise nothing_written(rejects.total(), run.examples, reasons=rejects, fields=first_fields(job.inputs[0]))

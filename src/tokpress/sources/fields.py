@@ -6,7 +6,7 @@ In: lines, one JSON object each. Out: `Found`: columns of text. What else an obj
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -151,6 +151,21 @@ class JsonFields:
             return MISSING_FIELD, f"nothing at field {name!r}; choose one with --messages-field"
         option = "--prompt-field" if self._required else "--text-field"
         return MISSING_FIELD, f"no text at field {name!r}; choose one with {option}"
+
+
+def field_names(line: bytes) -> list[str]:
+    """What the object on a line has, as options name it; nothing if there is none."""
+    record = _load(line)
+    return list(_names(record, "")) if isinstance(record, dict) else []
+
+
+def _names(record: dict[str, Any], before: str) -> Iterator[str]:
+    for name, value in record.items():
+        path = before + name.replace("\\", "\\\\").replace(".", "\\.")
+        if isinstance(value, dict) and value:
+            yield from _names(value, f"{path}.")
+        else:
+            yield path
 
 
 def _walk(records: list[Any], path: Path) -> list[Any]:

@@ -19,15 +19,17 @@ import numpy as np
 
 from tokpress.batches import Int64s
 from tokpress.config import ReadConfig
-from tokpress.records import Input, Reject
+from tokpress.errors import InputError
+from tokpress.records import STDIN, Input, Reject
 from tokpress.sources.base import Growing, empty_text
 from tokpress.sources.blocks import NO_POSITIONS, Block, LineCounter, Parsed, Piece, StreamReader, in_halves
-from tokpress.sources.compression import ByteStream
-from tokpress.sources.fields import BAD_LINE, Found, JsonFields, join_found
+from tokpress.sources.compression import ByteStream, DamagedStream
+from tokpress.sources.fields import BAD_LINE, Found, JsonFields, field_names, join_found
 from tokpress.sources.lines import read_lines
 
 _OPEN_BRACE, _CLOSE_BRACE = ord("{"), ord("}")
 _BLANKS = b" \t\r\n"
+_HEAD_BYTES = 2**20
 
 
 class JsonlReader(StreamReader):
@@ -110,6 +112,17 @@ class JsonlReader(StreamReader):
             return self.too_large(block.oversized(i), number)
         reason, detail = self._fields.explain(line.strip(_BLANKS))
         return self.maker.reject(int(block.positions[i]), reason, detail, line, line=number)
+
+
+def first_fields(source: Input) -> list[str]:
+    """What the first record has, as options name it; nothing where it is no object or cannot be read again."""
+    if source.path == STDIN or source.format != "jsonl":
+        return []
+    try:
+        head = next(ByteStream(source).chunks(0, _HEAD_BYTES), b"")
+    except (InputError, DamagedStream):
+        return []
+    return field_names(head.lstrip().partition(b"\n")[0])
 
 
 def _without_blanks(data: bytes, start: int, end: int) -> tuple[Int64s, Int64s]:

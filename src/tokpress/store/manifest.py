@@ -37,6 +37,7 @@ _NAME = r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*"  # more than dots
 _SAFE_PATH = re.compile(rf"({_NAME}/)?{_NAME}")
 
 _SHOWN_DIFFERENCES = 10
+_SHOWN_VALUES = 10
 _ALWAYS = frozenset(SHARD_FILES)
 _ORDINARY = _ALWAYS | {MASK, KEPT}
 
@@ -210,9 +211,16 @@ def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
             yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else str(key))
     elif isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
-            yield f"{where}: were {len(old)}, are {len(new)}"
+            yield f"{where}: {_said('was', old)}, {_said('is', new)}"
             return
         for i, (before, now) in enumerate(zip(old, new, strict=True)):
             yield from _differences(before, now, f"{where}[{i}]")
     elif old != new:
         yield f"{where}: was {old}, is {new}"
+
+
+def _said(verb: str, values: list[Any]) -> str:
+    """A list by its values, if they are few and plain."""
+    if len(values) > _SHOWN_VALUES or any(isinstance(value, dict | list) for value in values):
+        return f"{verb} {len(values):,} of them"
+    return f"{verb} {', '.join(map(str, values)) or 'nothing'}"

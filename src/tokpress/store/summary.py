@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from tokpress.batches import Int64s
-from tokpress.records import Audit, Manifest, Parity, RunFacts, SpecialTokenPolicy, TokenizerInfo
+from tokpress.records import ON_REQUEST, Audit, Manifest, Parity, RunFacts, SpecialTokenPolicy, TokenizerInfo
 
 if TYPE_CHECKING:
     from tokpress.store.reader import Store
@@ -86,6 +86,11 @@ class StoreSummary(msgspec.Struct, frozen=True, kw_only=True):
     audit: Audit
     run: RunFacts
     tokens_per_doc: DocLengths | None = None  # of this split; None: they were not asked for
+
+    @property
+    def bad_records(self) -> int:
+        """Rejects that count for `--max-rejects`."""
+        return self.rejected - sum(self.rejects.get(reason, 0) for reason in ON_REQUEST)
 
     @property
     def all_tokens(self) -> int:

@@ -144,6 +144,15 @@ def clear(storage: Storage) -> None:
         storage.delete_prefix(prefix)
 
 
+def discard(storage: Storage) -> None:
+    """A store that is not to be: nothing is left that another command could take for one."""
+    clear(storage)
+    storage.delete(PLAN)
+    for prefix in (SHARDS, REJECTS, TOKENIZER):
+        storage.delete_prefix(prefix)
+    storage.barrier("")
+
+
 def complete(storage: Storage, files: TokenizerFiles) -> None:
     """What else a store has from the start, made if it is not there: a run may have died before it could."""
     storage.prepare(SHARDS, REJECTS, TOKENIZER)
