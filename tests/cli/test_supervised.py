@@ -41,7 +41,7 @@ class TestBuild:
 
     def test_split_records_are_counted(self, cli: Cli, source: Path) -> None:
         build(cli, source, "--max-length", "10", "--overlong", "split")
-        assert "documents more, from records that were split" in (source.parent / "said").read_text()
+        assert "documents more, of records that make several" in (source.parent / "said").read_text()
 
     def test_dropped_ones_are_rejects(self, cli: Cli, source: Path) -> None:
         build(cli, source, "--max-length", "17", "--overlong", "drop")
