@@ -26,7 +26,7 @@ _OLDEST = (0, 2, 2)  # version of the library
 
 
 class Native(FastEncoder):
-    memory_per_byte = 40
+    memory_per_byte = 60  # 54 for eight million characters without a place to cut, 5 for others
 
     def __init__(self, model: bytes, literals: Sequence[tuple[str, int]]) -> None:
         import tokpress_native
