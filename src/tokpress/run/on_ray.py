@@ -115,7 +115,9 @@ def _build(job: Job, storage: Storage, nodes: RayNodes, reporter: Reporter) -> S
         return Store(storage, read_manifest(storage))
     member.attach(run)
     frame = frame_for(job.config.tokenizer, plan.tokenizer)
-    return finish_store(job, storage, Written(plan, frame, run.parity, receipts, facts), reporter, member)
+    return finish_store(
+        job, storage, Written(plan, frame, run.parity, receipts, facts, tally.examples), reporter, member
+    )
 
 
 class RayNodes:
