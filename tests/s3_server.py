@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
             method, key = "LIST", query.get("prefix", "")
         fault = self.server.fault_for(method, key)
         kind = fault.kind if fault else None
-        if kind in ("503", "429", "409"):
+        if kind in ("503", "429", "409", "403"):
             self._body()
             self._answer(
                 int(kind), b"<Error><Code>SlowDown</Code></Error>", {"Retry-After": "1"} if kind == "429" else {}

@@ -71,7 +71,7 @@ ON_REQUEST = (EMPTY, OVERLONG)  # left out because the user asked for it: no bad
 class Input(msgspec.Struct, frozen=True, kw_only=True):
     """One file as the plan lists it."""
 
-    path: str  # "-" for standard input
+    path: str  # "-" for standard input; an address, if it is not a file of this machine
     format: str
     compression: str | None = None
     size: int  # bytes as stored
@@ -79,11 +79,16 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     split: str | msgspec.UnsetType = msgspec.UNSET  # that all its records belong to
     # Relative to the argument that found it: what is hashed to split its records. Plans before this was there hash the path.
     name: str | msgspec.UnsetType = msgspec.UNSET
+    tag: str | msgspec.UnsetType = msgspec.UNSET  # of an object: its ETag or checksum; mtime_ns is 0 then
 
     @property
     def version(self) -> str:
         """Another one when its bytes have changed: for a file of this machine, the time of its last change."""
-        return str(self.mtime_ns)
+        return str(self.mtime_ns) if self.tag is msgspec.UNSET else self.tag
+
+    @property
+    def is_remote(self) -> bool:
+        return self.tag is not msgspec.UNSET
 
     @property
     def has_rows(self) -> bool:

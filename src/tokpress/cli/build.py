@@ -19,6 +19,7 @@ _EPILOG = """
 Examples:
   tokpress build corpus.jsonl --tokenizer tokenizer.json --out tokens
   tokpress build 'data/*.jsonl.zst' more.parquet --tokenizer spm.model --out tokens
+  tokpress build 's3://bucket/web/*.parquet' hf://datasets/me/data/train --tokenizer tokenizer.json --out tokens
   tokpress build books/ --format text --tokenizer bytes --out tokens
   tokpress build all.txt --separator '<|endoftext|>' --tokenizer tokenizer.json --eos-token '</s>' --out tokens
   zstdcat huge.jsonl.zst | tokpress build - --tokenizer meta-llama/Llama-3.2-1B --out tokens

@@ -7,13 +7,16 @@ workers, and how much text each takes on at a time. None of it changes the outpu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
 
 from tokpress.errors import UsageError
 from tokpress.machine import available_memory, usable_cores
+from tokpress.records import Input
 from tokpress.run.gate import Room
+from tokpress.storage.ranged import READ_BYTES
 
 PARENT_BYTES = 150 * 10**6  # the coordinating process: imports, receipts, the view
 READ_COST = (
@@ -46,6 +49,11 @@ def callers_memory() -> int:
 def run_memory(memory: int | None) -> int:
     """Bytes that a run may hold: `--memory`, or a share of what is available."""
     return memory or int(available_memory() * DEFAULT_SHARE)
+
+
+def read_ahead_bytes(inputs: Sequence[Input]) -> int:
+    """What a worker may hold of a remote input before it is asked for."""
+    return READ_BYTES if any(source.is_remote for source in inputs) else 0
 
 
 def plan_budget(

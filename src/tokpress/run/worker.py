@@ -32,7 +32,7 @@ from tokpress.engines.parity import Auditor
 from tokpress.engines.table import fast_for
 from tokpress.errors import CannotEncode, TokenizerError
 from tokpress.records import ON_REQUEST, Input, Reject, Slice
-from tokpress.run.budget import READ_COST
+from tokpress.run.budget import READ_COST, read_ahead_bytes
 from tokpress.run.clock import StageClock
 from tokpress.run.gate import Gate
 from tokpress.run.messages import (
@@ -137,7 +137,7 @@ class Worker:
             frame=self._frame,
             parity=parity,
             first_document=self._first_document(sample[0][:1]) if sample else None,
-            footprint=psutil.Process().memory_info().rss,
+            footprint=psutil.Process().memory_info().rss + read_ahead_bytes(job.inputs),
             memory_per_byte=self._memory_per_byte() + self._shaper.memory_per_byte,
         )
 

@@ -1,10 +1,11 @@
 """Where text comes from.
 
-In: paths, directories, globs or standard input. Out: `TextBatch`es of valid UTF-8 with the exact position of every
-document, and a `Reject` for every record that could not be used.
+In: paths, directories, globs, addresses or standard input. Out: `TextBatch`es of valid UTF-8 with the exact position of
+every document, and a `Reject` for every record that could not be used.
 
     files        which files there are, their format and compression        -> Input
     ours         what tokpress wrote, which is no input wherever it stands
+    remote       which objects of buckets, the Hub and https there are, and each as a file
     extensions   what the name of a file says: its format, or that it is not read
     base         the Reader protocol, and the one place that knows all readers
     opening      the one way to open an input

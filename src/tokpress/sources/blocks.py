@@ -170,7 +170,9 @@ class StreamReader(ABC):
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[TextBatch]:
         stream = ByteStream(self.source)
-        lines = LineCounter(self.source, counting=self.has_lines)
+        # To count lines, all that stands before is read again: not over a network, for each piece of a large file.
+        counting = self.has_lines and not (self.source.is_remote and self.can_start_anywhere)
+        lines = LineCounter(self.source, counting=counting)
         consumed = 0
         for piece in self.pieces(stream, start, stop):
             began = perf_counter()

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from typing import IO, Protocol, cast
 
-from tokpress.errors import InputError
 from tokpress.records import STDIN, Input
-from tokpress.sources.opening import buffered
+from tokpress.sources.opening import buffered, cannot_read
 
 # What one `decompress` call is fed and, where the codec lets us say so, gives: a hostile file expands a million times.
 # Zstandard has no such limit, but its blocks are at most 128 KiB for 4 bytes: a feed gives at most about 67 MB.
@@ -102,10 +100,7 @@ class ByteStream:
                 else:
                     yield from _regroup(self._decoded(file, self.source.compression), start, size)
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else error
-            raise InputError(
-                f"cannot read {self.source.path}: {why}. Mend that and run the same command again."
-            ) from error
+            raise cannot_read(self.source, error) from error
 
     def _plain(self, file: IO[bytes], start: int, size: int) -> Iterator[bytes]:
         if start:

@@ -230,5 +230,6 @@ class CsvReader(StreamReader):
         return self.maker.reject(int(block.positions[i]), reason, detail, data, line=_line(block, i, lines))
 
 
-def _line(block: Block, i: int, lines: LineCounter) -> int:
-    return (lines.line_at(block.offset) or 1) + block.data.count(b"\n", 0, int(block.starts[i]))
+def _line(block: Block, i: int, lines: LineCounter) -> int | None:
+    first = lines.line_at(block.offset)
+    return None if first is None else first + block.data.count(b"\n", 0, int(block.starts[i]))

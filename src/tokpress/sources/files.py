@@ -1,6 +1,6 @@
 """Which files there are to read, in which order, and what they are.
 
-In: what a user typed: files, directories, globs, "-". Out: `Input`s, sorted within each argument, each file once.
+In: what a user typed: files, directories, globs, addresses, "-". Out: `Input`s, sorted within each argument, each file once.
 A directory stands for every file in it whose name tells a format; one written by `datasets.save_to_disk` for its data
 files, in its own order.
 """
@@ -21,10 +21,14 @@ from tokpress.arguments import did_you_mean
 from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
 from tokpress.records import STDIN, Input
+from tokpress.sources import remote
 from tokpress.sources.base import FORMATS
 from tokpress.sources.compression import EXTENSIONS as COMPRESSIONS
 from tokpress.sources.extensions import FORMAT_OF_EXTENSION, STREAMS, format_and_compression, why_not_read
+from tokpress.sources.opening import changed
 from tokpress.sources.ours import LeftOut, is_ours
+from tokpress.sources.remote import expand, is_remote_input
+from tokpress.storage.requests import ObjectChanged
 
 _DATASET_DESCRIPTIONS = ("dataset_info.json", "dataset_dict.json", "state.json")  # beside the data of `save_to_disk`
 
@@ -43,14 +47,39 @@ def discover(
     inputs: dict[str, Input] = {}
     left_out = LeftOut(out)
     for argument in [os.fspath(argument) for argument in arguments]:
-        found = [_describe(path, config) for path in _expand(argument, config, left_out)]
+        found = _remote(argument, config) if is_remote_input(argument) else _local(argument, config, left_out)
         if not found:
             raise UsageError(_nothing_found(argument, config))
-        if named:
-            found = [msgspec.structs.replace(item, name=_name_below(argument, item.path)) for item in found]
         for item in found:
-            inputs.setdefault(os.path.realpath(item.path) if item.path != STDIN else STDIN, item)
+            once = item.path if item.is_remote or item.path == STDIN else os.path.realpath(item.path)
+            inputs.setdefault(once, item if named else msgspec.structs.replace(item, name=msgspec.UNSET))
     return list(inputs.values())
+
+
+def _local(argument: str, config: ReadConfig, left_out: LeftOut) -> list[Input]:
+    found = [_describe(path, config) for path in _expand(argument, config, left_out)]
+    return [msgspec.structs.replace(item, name=_name_below(argument, item.path)) for item in found]
+
+
+def _remote(argument: str, config: ReadConfig) -> list[Input]:
+    inputs = []
+    for item in expand(argument):
+        last = item.name.rpartition("/")[2]
+        if item.named or (last not in _DATASET_DESCRIPTIONS and (config.format or format_and_compression(last)[0])):
+            kind, compression = _kind(item.path, config)
+            size, version = item.stat.size, item.stat.version
+            inputs.append(
+                Input(
+                    path=item.path,
+                    format=kind,
+                    compression=compression,
+                    size=size,
+                    mtime_ns=0,
+                    tag=version,
+                    name=item.name,
+                )
+            )
+    return inputs
 
 
 def _expand(argument: str, config: ReadConfig, left_out: LeftOut) -> list[str]:
@@ -67,6 +96,12 @@ def _expand(argument: str, config: ReadConfig, left_out: LeftOut) -> list[str]:
         matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
         texts = (match for match in matches if not left_out.match(Path(match)))
         return [path for match in texts for path in _expand(match, config, left_out)]
+    if "://" in argument:
+        scheme = argument.partition("://")[0]
+        raise UsageError(
+            f"{argument}: inputs at {scheme}:// are not read. Known are s3://, gs://, az://, https:// and hf://datasets/; "
+            "copy it to one of these, or to a disk."
+        )
     path = Path(argument)
     near = sorted(map(str, path.parent.iterdir())) if path.parent.is_dir() else []
     raise UsageError(
@@ -124,7 +159,8 @@ def _data_files(directory: Path) -> Iterator[str]:
         yield str(directory / entry.filename)
 
 
-def _describe(path: str, config: ReadConfig) -> Input:
+def _kind(path: str, config: ReadConfig) -> tuple[str, str | None]:
+    """Format and compression of an input, or an error that says why it has none that can be read."""
     if not path.isprintable() and "\udc80" <= max(path) <= "\udcff":
         if sys.getfilesystemencoding() != "utf-8":
             raise UsageError(
@@ -157,6 +193,11 @@ def _describe(path: str, config: ReadConfig) -> Input:
         )
     if compression and kind not in STREAMS:
         raise UsageError(f"{path}: {kind} files are compressed inside, not as a whole. Unpack it first.")
+    return kind, compression
+
+
+def _describe(path: str, config: ReadConfig) -> Input:
+    kind, compression = _kind(path, config)
     if path == STDIN:
         if kind not in STREAMS:
             raise UsageError(f"{kind} cannot be read from standard input: it must be a file. Save it first.")
@@ -176,15 +217,18 @@ def check_unchanged(source: Input) -> None:
     if source.path == STDIN:
         return
     try:
+        if source.is_remote:
+            remote.check_unchanged(source)
+            return
         info = Path(source.path).stat()
+    except ObjectChanged as error:
+        raise changed(source) from error
     except OSError as error:
         raise InputError(
             f"cannot read {source.path}: {error.strerror}. Put it back and run the same command again."
         ) from error
     if (info.st_size, str(info.st_mtime_ns)) != (source.size, source.version):
-        raise InputError(
-            f"{source.path} was changed while it was being read. Let it rest, then build anew with --overwrite."
-        )
+        raise changed(source)
 
 
 def _nothing_found(argument: str, config: ReadConfig) -> str:

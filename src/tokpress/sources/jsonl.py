@@ -107,7 +107,8 @@ class JsonlReader(StreamReader):
     def _reject(self, block: Block, i: int, lines: LineCounter) -> Reject:
         """Why line i, which is bad by itself, is bad."""
         line = block.data[block.starts[i] : block.ends[i]]
-        number = (lines.line_at(block.offset) or 1) + i
+        first = lines.line_at(block.offset)
+        number = None if first is None else first + i
         if len(line) > self.max_bytes:
             return self.too_large(block.oversized(i), number)
         reason, detail = self._fields.explain(line.strip(_BLANKS))

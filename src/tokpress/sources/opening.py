@@ -7,6 +7,7 @@ stream, of which everybody gets the rest, and the beginning can be looked at wit
 from __future__ import annotations
 
 import io
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -16,12 +17,16 @@ import pyarrow as pa
 
 from tokpress.errors import InputError
 from tokpress.records import STDIN, Input
+from tokpress.sources.remote import RemoteFile, RemoteInput
+from tokpress.storage.requests import ObjectChanged
 
 _BUFFER_BYTES = 64 * 1024
 
 
 def open_input(source: Input, *, mapped: bool = False) -> pa.NativeFile:
     """A file, to be read at any position. `mapped`: as memory, so that what is not looked at is not read."""
+    if source.is_remote:
+        return RemoteInput(RemoteFile(source), "r")
     return pa.memory_map(source.path) if mapped else pa.OSFile(source.path)
 
 
@@ -29,7 +34,21 @@ def buffered(source: Input) -> AbstractContextManager[Any]:
     """Any input, standard input too, to be read in small pieces from its start on."""
     if source.path == STDIN:
         return nullcontext(standard_input(sys.stdin.buffer))
-    return io.BufferedReader(open_input(source), _BUFFER_BYTES)
+    return io.BufferedReader(RemoteFile(source) if source.is_remote else open_input(source), _BUFFER_BYTES)
+
+
+def cannot_read(source: Input, error: OSError) -> InputError:
+    """What is told of an input that cannot be read."""
+    if isinstance(error, ObjectChanged):
+        return changed(source)
+    why = os.strerror(error.errno) if error.errno and not source.is_remote else error.strerror or error
+    return InputError(f"cannot read {source.path}: {why}. Mend that and run the same command again.")
+
+
+def changed(source: Input) -> InputError:
+    return InputError(
+        f"{source.path} was changed while it was being read. Let it rest, then build anew with --overwrite."
+    )
 
 
 class PeekableInput:

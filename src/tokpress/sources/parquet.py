@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokpress.sources.opening import open_input
+from tokpress.sources.remote import RemoteInput
 from tokpress.sources.rows import LostRows, RowReader, Rows, run_starts
 
 _SMALL_GROUP_BYTES = 4 * 1024**2
@@ -64,11 +65,18 @@ class ParquetReader(RowReader):
             first = last
 
     @cached_property
+    def _input(self) -> pa.NativeFile:
+        file = open_input(self.source)
+        if isinstance(file, RemoteInput):
+            file.file.streams = False  # a footer, and then columns of row groups
+        return file
+
+    @cached_property
     def _file(self) -> pq.ParquetFile | str:
         """The open file, or what is wrong with it."""
         try:
             return pq.ParquetFile(
-                open_input(self.source),
+                self._input,
                 buffer_size=_PAGE_BUFFER_BYTES,
                 pre_buffer=False,
                 page_checksum_verification=True,
@@ -107,6 +115,9 @@ class ParquetReader(RowReader):
         metadata = file.metadata.row_group(group)
         size: int = max(metadata.total_byte_size, 1)
         rows: int = metadata.num_rows
+        if isinstance(self._input, RemoteInput):
+            self._input.file.focus([])
+            self._input.file.streams = size <= _SMALL_GROUP_BYTES  # so that the next group is on its way
         if size > _SMALL_GROUP_BYTES:
             size = self._column_bytes(file, group)
             rows = _SLICE_BYTES * rows // size
@@ -120,7 +131,13 @@ class ParquetReader(RowReader):
         next(file.iter_batches(1, [group], self._columns, use_threads=False), None)
         metadata = file.metadata.row_group(group)
         size = 0
+        regions = []
         for i, leaf in enumerate(file.schema):
             if self._columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in self._columns):
-                size += int(metadata.column(i).total_uncompressed_size)
+                column = metadata.column(i)
+                size += int(column.total_uncompressed_size)
+                start = column.dictionary_page_offset or column.data_page_offset
+                regions.append((start, start + column.total_compressed_size))
+        if isinstance(self._input, RemoteInput):
+            self._input.file.focus(regions)
         return max(size, 1)

@@ -21,6 +21,7 @@ from tokpress.errors import InputError
 from tokpress.records import DAMAGED_INPUT, MISSING_FIELD, TOO_LARGE, Input, Reject
 from tokpress.sources.base import BatchMaker, Growing, empty_text, is_valid_utf8
 from tokpress.sources.kept import column_as_json, column_as_text, sound_bytes
+from tokpress.sources.opening import cannot_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +203,8 @@ class RowReader(ABC):
 
     def raise_if_io(self, error: Exception) -> None:
         """An error of the disk is not a bad file: Arrow reports its own findings without an errno."""
-        if getattr(error, "errno", None):
-            raise InputError(
-                f"cannot read {self.source.path}: {error}. Mend that and run the same command again."
-            ) from error
+        if isinstance(error, OSError) and error.errno:
+            raise cannot_read(self.source, error) from error
 
 
 def _column_at(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:

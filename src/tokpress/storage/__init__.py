@@ -11,6 +11,7 @@ In: keys (`str`, never `Path`: a `Path` makes `s3://b` into `s3:/b`) and bytes. 
     fenced       a storage that can be closed to those who write through it
     memory       a dict, for tests and for trying things out
     object_store a bucket (S3, Google, Azure), or an https server to read from
+    hub          a dataset on the Hugging Face Hub, at one commit
     credentials  settings of the clouds that the client library does not find by itself
     requests     one request: limited, tried again, told in plain words
     ranged       an object as a file, read a few ranges ahead

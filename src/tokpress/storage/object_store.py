@@ -10,6 +10,7 @@ AWS_ENDPOINT_URL for other servers that speak S3). None of them is ever part of 
 
 from __future__ import annotations
 
+import errno
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -24,7 +25,7 @@ from tokpress.storage.base import Stat, Storage, Upload
 from tokpress.storage.copies import Copies, cache_directory, cache_limit
 from tokpress.storage.credentials import azure_settings, gcs_settings, is_plain_http, s3_settings
 from tokpress.storage.ranged import RANGE_BYTES, RANGES_AHEAD, RangedFile
-from tokpress.storage.requests import library, request, request_timeout, requests_in_flight
+from tokpress.storage.requests import ObjectChanged, library, request, request_timeout, requests_in_flight
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +159,10 @@ class ObjectStorage(Storage):
             options["if_match"] = version
 
         def ask() -> Any:
-            data = library().get(self._store, self._path(key), options=options).bytes()
+            answer = library().get(self._store, self._path(key), options=options)
+            if version is not None and _version(answer.meta) != version:  # a server that does not heed conditions
+                raise ObjectChanged(errno.ESTALE, "the object was changed since it was first looked at", key)
+            data = answer.bytes()
             if len(data) != stop - start:
                 raise OSError("a short answer")
             return data
@@ -284,4 +288,7 @@ def _plain(url: str) -> str:
 
 
 def _version(meta: Any) -> str:
-    return str(meta.get("e_tag") or meta.get("version") or f"{meta['last_modified'].isoformat()} {meta['size']}")
+    tag = meta.get("e_tag")
+    if tag and not tag.startswith(('"', "W/")):  # as Azure lists them
+        tag = f'"{tag}"'
+    return str(tag or meta.get("version") or f"{meta['last_modified'].isoformat()} {meta['size']}")

@@ -76,15 +76,16 @@ class RangedFile(io.RawIOBase):
         at = self._position - self._start
         if not 0 <= at < len(self._held):
             self._fetch(most)
-            at = 0
+            at = self._position - self._start
         return self._held[at : at + most]
 
     def _fetch(self, wanted: int) -> None:
         here = self._position
-        while self._ahead and self._ahead[0][0] != here:
+        while self._ahead and not self._ahead[0][0] <= here < self._ahead[0][0] + RANGE_BYTES:
             self._ahead.popleft()[1].cancel()
-        if self._ahead:
-            self._held = memoryview(self._ahead.popleft()[1].result())
+        if self._ahead:  # what was passed over need not be fetched again
+            here, coming = self._ahead.popleft()
+            self._held = memoryview(coming.result())
         else:
             in_order = here == self._expected or wanted > RANGE_BYTES
             some = RANGE_BYTES if in_order else max(wanted, _FIRST_BYTES)

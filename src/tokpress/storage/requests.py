@@ -91,6 +91,8 @@ def request(place: str, call: Callable[[], T], *, creates: bool = False) -> T:
         try:
             with _slots():
                 return call()
+        except ObjectChanged as error:
+            raise ObjectChanged(error.errno, error.strerror, place) from None
         except (errors.BaseError, OSError) as error:
             status = _status(error)
             failure = _told(error, status, place, creates=creates)
