@@ -44,6 +44,8 @@ FLAGS = {
             "--monitor",
             "--events",
             "--share",
+            "--executor",
+            "--address",
             "--seal",
             "--overwrite",
             "--json",
