@@ -233,11 +233,6 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     def by_hash(self) -> bool:
         return self.val_fraction is not None or self.val_docs is not None
 
-    @property
-    def by_name(self) -> bool:
-        """Whether it is decided by where a record stands."""
-        return self.by_hash and self.split_key is None
-
 
 class CheckConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What is proved and what is tolerated while a build runs."""

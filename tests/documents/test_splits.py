@@ -17,6 +17,7 @@ from tokpress.documents import splits
 from tokpress.documents.splits import Hasher
 from tokpress.errors import InputError, StoreError, UsageError
 from tokpress.records import Input
+from tokpress.run import coordinator
 
 FROZEN = [
     10787275106886541210,
@@ -90,7 +91,7 @@ class TestStable:
         old = tmp_path / "old"
         options: Any = {"val_fraction": 0.2, "tokenizer": "bytes", "unit_size": 9000, "shard_size": 1500}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SplitConfig, "by_name", False)
+            patch.setattr(coordinator, "by_name", lambda _config: False)
             before = tokpress.build(inputs, out=old, keep=["id"], **options)
         assert b'"name"' not in (old / "plan.json").read_bytes()
         assert ids(before, "val") != ids(fresh, "val")

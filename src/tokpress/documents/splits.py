@@ -115,6 +115,11 @@ class Hasher:
         return found, dict.fromkeys(missing, (MISSING_FIELD, f"nothing at field {self._key!r}, the --split-key"))
 
 
+def by_name(config: SplitConfig) -> bool:
+    """Whether it is decided by where a record stands."""
+    return config.by_hash and config.split_key is None
+
+
 def threshold_for(config: BuildConfig, inputs: Sequence[Input]) -> int | None:
     """The hash below which a record is `val`. For `--val-docs` all inputs are read once, but not encoded, to find it."""
     split = config.split

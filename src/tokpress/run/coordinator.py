@@ -16,7 +16,7 @@ import msgspec
 import tokpress
 from tokpress.config import BuildConfig, reject_limit
 from tokpress.documents.frame import frame_for
-from tokpress.documents.splits import VAL, check_split
+from tokpress.documents.splits import VAL, by_name, check_split
 from tokpress.documents.templates import check_template, load_template, reading
 from tokpress.engines.load import load_files
 from tokpress.engines.table import engine_names
@@ -154,7 +154,7 @@ def make_job(inputs: Sequence[str | os.PathLike[str]], storage: Storage, config:
     """What is to be done, after all that can be checked without reading text was checked."""
     check_options(config, [os.fspath(argument) for argument in inputs])
     unfinished.check_output(storage)
-    out, named = storage.url, config.split.by_name
+    out, named = storage.url, by_name(config.split)
     found = [*discover(inputs, reading(config), out=out, named=named), *_val_inputs(inputs, config, out)]
     files = load_files(config.tokenizer)
     load_template(config.template, files, None, found)  # what is wrong with it is said now
