@@ -14,7 +14,7 @@ RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
 DIST := .venv-dist
 
-.PHONY: help setup demo test check compat crash share ray attack mutate fuzz format docs bench native native-exact native-fuzz dist clean
+.PHONY: help setup demo test check compat crash share ray attack remote mutate fuzz format docs bench native native-exact native-fuzz dist clean
 
 help:
 	@echo "make demo     the whole job on text that Python itself carries"
@@ -29,6 +29,7 @@ help:
 	@echo "make share    several machines write one store: a hundred of each story; an hour"
 	@echo "make ray      a Ray cluster writes one store, machines and drivers are killed; in an environment of its own"
 	@echo "make fuzz     a fuzzer on every reader and record, an hour; FUZZ_SECONDS=60 for less"
+	@echo "make remote   buckets: hundreds of faults and kills, a thousand resumed loaders; an hour"
 	@echo "make mutate   faults put into copies of the code, one at a time: the tests must notice each"
 	@echo "make bench    the benchmarks behind the figures in the docs"
 	@echo "make format   rewrite the code as 'make check' wants it"
@@ -89,6 +90,10 @@ share: $(READY)
 fuzz: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/run.py --seconds $(or $(FUZZ_SECONDS),3600)
+
+remote: $(READY)
+	TOKPRESS_REMOTE_ROUNDS=200 TOKPRESS_REMOTE_KILLS=100 TOKPRESS_REMOTE_STATES=1000 \
+		$(BIN)/pytest tests/crash/test_bucket.py tests/storage/test_object_store.py tests/loader/test_remote.py --numprocesses auto
 
 mutate: $(READY) native
 	$(BIN)/python tests/mutations/run.py

@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-KINDS = ("503", "409", "429", "lost", "reset", "stall", "torn")
+KINDS = ("403", "409", "429", "503", "lost", "reset", "stall", "torn")
 
 
 @dataclass
@@ -55,6 +55,7 @@ class S3Server(ThreadingHTTPServer):
         self.sent = 0  # bytes of objects
         self.ignore_conditions = ignore_conditions
         self.released = threading.Event()
+        self.before: Callable[[str, str], object] = lambda method, key: None  # called with every request
 
     @property
     def endpoint(self) -> str:
@@ -101,6 +102,7 @@ class Handler(BaseHTTPRequestHandler):
         key = unquote(parts.path).split("/", 2)[2] if parts.path.count("/") > 1 else ""
         if method == "GET" and "list-type" in query:
             method, key = "LIST", query.get("prefix", "")
+        self.server.before(method, key)
         fault = self.server.fault_for(method, key)
         kind = fault.kind if fault else None
         if kind in ("503", "429", "409", "403"):

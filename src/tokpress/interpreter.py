@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def start_python(
-    module: str, *arguments: int, descriptors: Sequence[int], reads_input: bool = False
+    module: str,
+    *arguments: int,
+    descriptors: Sequence[int],
+    reads_input: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Its output and errors are this process's; it has no input, unless it is to read this process's."""
     return subprocess.Popen(
@@ -23,5 +27,6 @@ def start_python(
         # NumPy's OpenBLAS starts threads that nobody here has work for, and they wait by spinning.
         env={"OPENBLAS_NUM_THREADS": "1"}
         | os.environ
-        | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
+        | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)}
+        | dict(environment or {}),
     )

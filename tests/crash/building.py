@@ -47,11 +47,11 @@ def write_corpus(directory: Path, seed: int) -> list[Path]:
     return sorted(directory.iterdir())
 
 
-def command(inputs: list[Path], out: Path, *options: str) -> list[str]:
+def command(inputs: list[Path], out: Path | str, *options: str) -> list[str]:
     return [sys.executable, "-m", "tokpress", "build", *map(str, inputs), "--out", str(out), *OPTIONS, *options]
 
 
-def start(inputs: list[Path], out: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+def start(inputs: list[Path], out: Path | str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command(inputs, out, *options),
         stdout=subprocess.DEVNULL,

@@ -31,6 +31,7 @@ EXAMPLES: list[Event] = [
     events.Resuming(units=9, units_left=3, docs=100),
     events.Started(bytes=30, units=3, workers=2, threads=1),
     events.FewerWorkers(workers=1, why="a record needs more. Give more."),
+    events.NoConditions(store="s3://bucket/run"),
     events.Advanced(time=1.25, worker=0, input_bytes=10, text_bytes=8, docs=1, tokens=9, rejects=1),
     events.Rejected(worker=0, examples=[REJECT]),
     events.Workers(workers=[events.WorkerView(number=0, unit=None, cpu_percent=99.5, memory_bytes=10**8)]),

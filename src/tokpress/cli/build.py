@@ -63,7 +63,12 @@ def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...
     help="tokenizer.json, a directory with one, SentencePiece .model, "
     "rank file, name of a tiktoken encoding, hub id, or bytes.",
 )
-@click.option("--out", required=True, type=click.Path(), help="Directory of the store; must not hold anything else.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(),
+    help="Directory of the store, or s3://, gs://, az://; must not hold anything else.",
+)
 @flags()
 @click.option("--dry-run", is_flag=True, help="Measure a sample; show time, disk and memory for 1, 2, 4 ... workers.")
 @click.option("--monitor", is_flag=True, help="Show every worker while it runs.")
@@ -145,7 +150,7 @@ def command(
     if summary.bad_records > reject_limit(options["max_rejects"], summary.read, at_least=0):
         allowed = f"up to {ALWAYS_ALLOWED} bad records are allowed in small inputs; --max-rejects 0 allows none"
         print_fact(console, "", allowed)
-    path = safe(store.path)
+    path = safe(store.url)
     if store.manifest.totals.rejected:
         console.print(f"\nLook at the rejected records: [bold]{path}/rejects/[/]")
     console.print(f"\nThe store is at [bold]{path}[/]. Look into it: [bold]tokpress inspect {path}[/]")

@@ -168,6 +168,8 @@ class ConsoleReporter:
             case events.FewerWorkers(workers=workers, why=why):
                 need = why.partition(". ")[0]
                 self._line("memory", f"{safe(need)}: going on with {plural(workers, 'worker')}")
+            case events.NoConditions(store=store):
+                self._line("store", f"[yellow]{safe(store)} ignores conditions[/]: write to it from one machine only")
             case events.AlreadyFinished(store=store):
                 self._line("finished", f"{safe(store)} holds this very store already: nothing to do")
             case events.Started():

@@ -20,6 +20,7 @@ from tokpress.batches import Int64s
 from tokpress.errors import StoreError, UsageError
 from tokpress.loader.batches.fields import FIELDS, Layout
 from tokpress.loader.batches.make import Batch, SourceRanges, cut_batches, cut_rows, make_batches
+from tokpress.loader.memory.remote import open_pages
 from tokpress.loader.memory.stream import TokenStream, Verify
 from tokpress.packing import PackingOptions, open_packing
 from tokpress.store.reader import Store, open_store
@@ -35,6 +36,7 @@ class PretokenizedDataset:
     `labels` equal `input_ids`, as Hugging Face's models take them, who shift by themselves; with `shift_labels` they are
     the next tokens. `fields` chooses among input_ids, labels, position_ids (from 0 at each document), cu_seqlens (bounds of
     the documents in the flattened batch, padded to `max_docs` a row), doc_ids (-1: padding), loss_mask (labels count).
+    `cache_dir` and `cache_bytes`: where ids of a store in a bucket are kept on this machine, and how many (docs/remote.md).
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class PretokenizedDataset:
         dtype: npt.DTypeLike = np.int64,
         output: Output = "auto",
         verify: Verify = "size",
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_bytes: int | None = None,
         **packing_options: Unpack[PackingOptions],
     ) -> None:
         check_fields(fields, output)
@@ -77,10 +81,10 @@ class PretokenizedDataset:
             dtype=checked_dtype(dtype, self.store.manifest.tokenizer.vocab_size, needs_sign="labels" in fields),
         )
         self.as_tensors = wants_tensors(output)
-        self.stream = TokenStream(self.store, verify)
+        self.stream = TokenStream(self.store, verify, open_pages(self.store, verify, cache_dir, cache_bytes))
 
     def __repr__(self) -> str:
-        where = f"{str(self.store.path)!r}, split={self.store.split_name!r}"
+        where = f"{self.store.url!r}, split={self.store.split_name!r}"
         return f"PretokenizedDataset({where}, seq_len={self.seq_len}, method={self.method!r}, len={len(self):,})"
 
     @property
@@ -173,6 +177,6 @@ def checked_dtype(dtype: npt.DTypeLike, vocab_size: int, *, needs_sign: bool) ->
 def no_sequences(data: PretokenizedDataset) -> StoreError:
     """For whoever needs at least one."""
     return StoreError(
-        f"{data.store.path} has no sequence of {data.seq_len:,} tokens in split {data.store.split_name!r}, only "
-        f"{data.store.num_tokens:,} tokens in all. Choose a smaller seq_len. See: tokpress inspect {data.store.path}"
+        f"{data.store.url} has no sequence of {data.seq_len:,} tokens in split {data.store.split_name!r}, only "
+        f"{data.store.num_tokens:,} tokens in all. Choose a smaller seq_len. See: tokpress inspect {data.store.url}"
     )

@@ -23,7 +23,7 @@ from tokpress.loader.dataset import PretokenizedDataset, no_sequences
 from tokpress.loader.memory.buffers import BufferPool, PinnedMemory
 from tokpress.loader.order.mixture import Mixture, Stages, Weights
 from tokpress.loader.order.schedule import Schedule
-from tokpress.loader.order.shuffle import parse_shuffle
+from tokpress.loader.order.shuffle import Shuffle, parse_shuffle
 from tokpress.loader.order.steps import Sharing, StepHistory
 from tokpress.loader.provenance import Seen, seen_in, steps_with
 from tokpress.loader.state import (
@@ -36,10 +36,13 @@ from tokpress.loader.state import (
     digests_of,
     read_state,
 )
+from tokpress.storage.pages import PAGE_BYTES
 
 SINGLE = "data"  # the name of a source that needs none
 _BLOCK_BYTES = 2**20  # of tokens, with shuffle="blocks"
 _MORE_EPOCHS = "more epochs, which follow each other without a pause, give max_epochs=N"
+_FILL_THREADS = 4  # that get what lies elsewhere, each several ranges at once
+_MOST_FILLS_AHEAD = 64
 _BUNDLE_BYTES = 2**23  # small batches are made several at a time, up to so much memory
 
 
@@ -112,6 +115,7 @@ class Loader:
         )
         for source in self._sources.values():
             source.stream.expect(scattered=self._shuffle == "samples")
+        self._fills_ahead = _fills_ahead(self._sources, self._bundle_steps * batch_size, self._shuffle)
         self._samples = self._step = self._digest = 0
         self._most_steps: int | None = None
         self._start_batches([])
@@ -147,8 +151,9 @@ class Loader:
         ranges = self._history.step_ranges(self._step, most=self._plan_steps)
         plans = Prefetcher(self._plan, ranges, threads=min(self._threads, 1), ahead=1)
         bundles = (bundle for plan in plans for bundle in plan.cut(self._bundle_steps))
-        made = Prefetcher(self._make, bundles, threads=self._threads, ahead=self._bundles_ahead)
-        with closing(plans), closing(made):
+        filled = Prefetcher(_fill, bundles, threads=_FILL_THREADS if self._fills_ahead else 0, ahead=self._fills_ahead)
+        made = Prefetcher(self._make, filled, threads=self._threads, ahead=self._bundles_ahead)
+        with closing(plans), closing(filled), closing(made):
             for stop, digest, batch in chain.from_iterable(made):
                 if ticket != self._ticket:
                     raise UsageError("this iterator is out of date: a newer one, or load_state_dict, has taken over.")
@@ -232,6 +237,26 @@ class Loader:
         if name not in self._sources or (source is None and len(self._sources) > 1):
             raise UsageError(f"source={source!r}: give one of {', '.join(self._sources)}.")
         return steps_with(doc, self._sources[name], name, epoch, self._schedule, self._history)
+
+
+def _fill(bundle: Bundle) -> Bundle:
+    """What a bundle needs comes to this machine, if it lies elsewhere, while those before it are made."""
+    for source in bundle.sources:
+        source.stream.fill(source.ranges)
+    return bundle
+
+
+def _fills_ahead(sources: Mapping[str, PretokenizedDataset], rows: int, shuffle: Shuffle) -> int:
+    """How many bundles of so many rows to get ahead of time: half of what the caches hold; 0: nothing lies elsewhere."""
+    ahead = 0
+    for source in sources.values():
+        if (pages := source.stream.pages) is not None:
+            row_bytes = source.packing.seq_len * source.store.dtype.itemsize
+            if shuffle == "samples":
+                pages.warn_if_scattered(source.store.url, row_bytes, rows)
+            fit = pages.most_bytes // 2 // (rows * (row_bytes + PAGE_BYTES))
+            ahead = max(min(fit, _MOST_FILLS_AHEAD), 1)
+    return ahead
 
 
 def _check_sources(sources: dict[str, PretokenizedDataset]) -> None:

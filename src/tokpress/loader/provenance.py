@@ -65,7 +65,7 @@ def steps_with(
     doc: int, data: PretokenizedDataset, name: str, epoch: int, schedule: Schedule, history: StepHistory
 ) -> list[int]:
     if not 0 <= doc < data.store.num_docs:
-        raise IndexError(f"document {doc} is outside the {data.store.num_docs:,} documents of {data.store.path}")
+        raise IndexError(f"document {doc} is outside the {data.store.num_docs:,} documents of {data.store.url}")
     samples = [schedule.sample_of(name, sequence, epoch) for sequence in data.packing.sequences_of(doc).tolist()]
     steps = {history.step_of(sample) for sample in samples if sample is not None}
     return sorted(step for step in steps if step is not None)

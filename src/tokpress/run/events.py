@@ -143,6 +143,12 @@ class FewerWorkers(BaseEvent, frozen=True, kw_only=True):
     why: str
 
 
+class NoConditions(BaseEvent, frozen=True, kw_only=True):
+    """The store ignores the condition of a create-only put: one machine may write there, two must not."""
+
+    store: str
+
+
 class Advanced(BaseEvent, frozen=True, kw_only=True):
     """A worker has written a batch. The sums of all are the totals so far. Numbers are below zero where a worker died: what
     it had done of an unfinished shard will be done again."""
@@ -244,6 +250,7 @@ Event = (
     | ShardsLost
     | Started
     | FewerWorkers
+    | NoConditions
     | Advanced
     | Rejected
     | Workers

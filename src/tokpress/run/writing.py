@@ -87,6 +87,8 @@ def write_units(
             unfinished.begin(storage, plan, job.files)
         unfinished.check_same_plan(storage, plan)
         unfinished.complete(storage, job.files)
+    if not unfinished.keeps_conditions(storage, shared=member is not None):
+        reporter.on(events.NoConditions(store=storage.url))
     found = unfinished.read_receipts(storage, None if len(mine) == len(plan.units) else mine)
     receipts, lost = fitting(storage, found, config.check.check_receipts)
     if lost:

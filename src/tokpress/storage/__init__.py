@@ -16,6 +16,7 @@ In: keys (`str`, never `Path`: a `Path` makes `s3://b` into `s3:/b`) and bytes. 
     requests     one request: limited, tried again, told in plain words
     ranged       an object as a file, read a few ranges ahead
     spool        an object on its way to a bucket
+    pages        parts of remote objects as memory, in a bounded cache that processes share
     copies       copies of remote objects on this machine, checked and bounded
     conformance  the promises, as a suite that any storage can be put through
 """

@@ -90,6 +90,7 @@ class Storage(ABC):
     """Objects below one root. Instances are cheap, hold no handles and can be sent to other processes as their `url`."""
 
     url: str  # what a user would type to name the root
+    has_lock = False  # whether `lock` keeps a second writer out; else what must not be replaced is created only
 
     def __str__(self) -> str:
         return self.url
@@ -189,6 +190,10 @@ class Storage(ABC):
 
     def delete_abandoned(self, *prefixes: str) -> None:  # noqa: B027 - nothing to do, unless a storage has directories
         """Removes what attempts left directly under these prefixes that died before they could commit or abort."""
+
+    def keeps_conditions(self) -> bool:
+        """Whether `put(if_absent=True)` holds: some servers take the condition and ignore it. Asked of the store itself."""
+        return True
 
     def lock(self) -> AbstractContextManager[object]:
         """Keeps a second writer out, where a storage can; where it cannot, two of them do no harm."""

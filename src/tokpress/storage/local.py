@@ -37,6 +37,8 @@ class SyncFailed(WriteAgain):
 class LocalStorage(Storage):
     """`system` is what stands in for `os`, in a test; `around` what the user named, if the root is below it."""
 
+    has_lock = True
+
     def __init__(self, root: str | os.PathLike[str], system: Any = None, *, around: Path | None = None) -> None:
         self.root = Path(root)
         self.url = str(self.root)

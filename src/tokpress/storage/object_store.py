@@ -51,6 +51,7 @@ class ObjectStorage(Storage):
         self._root = f"{parts.scheme}://{parts.netloc}"
         self._prefix = parts.path.strip("/")
         self.cache_dir, self.cache_bytes = cache_dir, cache_bytes
+        self._known: dict[str, Stat] = {}  # of objects that nobody will change
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(ObjectStorage, cache_dir=self.cache_dir, cache_bytes=self.cache_bytes), (self.url,)
@@ -104,11 +105,18 @@ class ObjectStorage(Storage):
         return bool(self._request("", ask))
 
     def stat(self, key: str) -> Stat | None:
+        if key in self._known:
+            return self._known[key]
         try:
             meta = self._request(key, lambda: library().head(self._store, self._path(key)))
         except FileNotFoundError:
             return None
         return Stat(int(meta["size"]), _version(meta))
+
+    def finished(self, prefix: str) -> None:
+        """The objects under a prefix will not change any more: what `stat` says of them is asked for once, for all."""
+        if not self.read_only:
+            self._known = dict(self.list_stats(prefix))
 
     def list(self, prefix: str = "") -> list[str]:
         return [key for key, _ in self.list_stats(prefix)]

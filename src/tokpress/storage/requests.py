@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from tokpress.errors import UsageError
 
 T = TypeVar("T")
+_PID = os.getpid()
 
 REQUESTS = "TOKPRESS_REQUESTS"  # in flight at once, in a whole run
 TIMEOUT = "TOKPRESS_REQUEST_TIMEOUT"  # seconds until a request that does not end is given up and tried again
@@ -77,15 +78,16 @@ def _slots() -> threading.BoundedSemaphore:
     return threading.BoundedSemaphore(requests_in_flight())
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_slots.cache_clear)
-
-
 def request(place: str, call: Callable[[], T], *, creates: bool = False) -> T:
     """What the call gives, tried again while that can help. It must do no harm to make it twice.
 
     With `creates` a conflict means that there is such an object.
     """
+    if os.getpid() != _PID:
+        raise UsageError(
+            f"{place} is asked for in a process that was forked from one that had loaded the client library, which does not "
+            'survive that. Start processes anew: DataLoader(..., multiprocessing_context="spawn"), or use tokpress.Loader.'
+        )
     errors = library().exceptions
     for attempt in range(_ATTEMPTS):
         try:

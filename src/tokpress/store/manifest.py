@@ -32,6 +32,7 @@ from tokpress.records import (
 )
 from tokpress.storage.base import Storage, checksum
 from tokpress.storage.once import create_or_read
+from tokpress.storage.requests import RequestFailed
 
 _NAME = r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*"  # more than dots
 _SAFE_PATH = re.compile(rf"({_NAME}/)?{_NAME}")
@@ -64,10 +65,13 @@ def read_record(storage: Storage, key: str, kind: type[Record]) -> Record:
 
 
 def find_record(storage: Storage, key: str, kind: type[Record]) -> Record | None:
-    """None: there is none, or none that can be read."""
+    """None: there is none, or what is there is no such record. A bucket that does not answer is an error: what is there must
+    not be taken for nothing, and replaced."""
     try:
         return read_record(storage, key, kind)
-    except StoreError:
+    except StoreError as error:
+        if isinstance(error.__cause__, RequestFailed):
+            raise
         return None
 
 
@@ -89,6 +93,8 @@ def fingerprint(manifest: Manifest) -> str:
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> Manifest:
+    if not storage.has_lock:
+        return create_manifest(storage, manifest)
     sealed = seal(msgspec.structs.replace(manifest, fingerprint=fingerprint(manifest)))
     storage.put(MANIFEST, encode(sealed))
     return sealed

@@ -20,9 +20,10 @@ from tokpress.arguments import whole_number
 from tokpress.batches import Ids, Int64s
 from tokpress.engines.load import reference_engine
 from tokpress.errors import StoreError, TokenizerError
-from tokpress.records import KEPT, PLAN, TOKENIZER, Manifest, Plan, TokenizerFiles
+from tokpress.records import KEPT, PLAN, SHARDS, TOKENIZER, Manifest, Plan, Receipt, TokenizerFiles
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
+from tokpress.storage.object_store import ObjectStorage
 from tokpress.store.manifest import read_manifest, read_record, verify_hint
 from tokpress.store.open_shards import OpenShards
 from tokpress.store.shard import Shard
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 def open_store(place: str | os.PathLike[str] | Storage, split: str = "train") -> Store:
     storage = open_storage(place)
-    return Store(storage, read_manifest(storage), split)
+    manifest = read_manifest(storage)
+    if isinstance(storage, ObjectStorage):
+        storage.finished(SHARDS)
+    return Store(storage, manifest, split)
 
 
 class Store:
@@ -207,6 +211,10 @@ class Store:
     def shard(self, index: int) -> Shard:
         """A shard's files, mapped. It stays open as long as there is room for it."""
         return self._shard(index)
+
+    def shard_receipt(self, index: int) -> Receipt:
+        """What is in a shard. Shards without documents are not counted."""
+        return self._receipts[index]
 
     def open_shard(self, index: int) -> Shard:
         """The same, with maps of its own, for whoever keeps it."""

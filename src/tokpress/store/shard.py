@@ -67,7 +67,7 @@ class Shard:
     def _map(self, extension: str) -> Any:
         key = self.receipt.path(extension)
         array = map_array(self._storage, key, *self._items[extension], verify_hint(self._storage))
-        if len(array):
+        if len(array) and self._storage.has_lock:  # a copy of a remote file may go, and stays mapped as it is
             self._mapped[str(self._storage.local(key))] = array.nbytes
         return array
 

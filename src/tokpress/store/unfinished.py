@@ -34,8 +34,10 @@ from tokpress.records import (
 from tokpress.storage.base import Storage
 from tokpress.storage.lock import LOCK
 from tokpress.store.manifest import differences, encode, find_record
+from tokpress.threads import thread_pool
 
 _TRIES = 100
+_READS_AT_ONCE = 32  # of a bucket, which answers each of them late
 _PREFIXES = ("", SHARDS, REJECTS, TOKENIZER)
 Receipts = dict[int, list[Receipt]]  # by unit, in order; of each number `train` last
 
@@ -166,14 +168,27 @@ def complete(storage: Storage, files: TokenizerFiles) -> None:
             storage.put(key, data)
 
 
+def keeps_conditions(storage: Storage, *, shared: bool) -> bool:
+    """Whether the store keeps a second writer from replacing a receipt. One that does not is for one machine only."""
+    if storage.below(SHARDS).keeps_conditions():
+        return True
+    if shared:
+        raise UsageError(
+            f"{storage.url} ignores the condition of create-only puts, so several machines would harm each other there. "
+            "Write to it from one machine, or to another bucket."
+        )
+    return False
+
+
 def read_receipts(storage: Storage, units: Iterable[int] | None = None) -> Receipts:
     """Of all units that were begun, or of those among these."""
     if units is not None:
         some = {unit: unit_receipts(storage, unit) for unit in units}
         return {unit: known for unit, known in some.items() if known}
     found: defaultdict[int, dict[tuple[str, int], Receipt]] = defaultdict(dict)
-    for key in _receipt_keys(storage):
-        receipt = _find_receipt(storage, key)
+    with thread_pool(1 if storage.has_lock else _READS_AT_ONCE, "receipts") as pool:
+        read = list(pool.map(lambda key: _find_receipt(storage, key), _receipt_keys(storage)))
+    for receipt in read:
         if receipt is not None:
             found[receipt.unit][receipt.split, receipt.number] = receipt
     receipts = {unit: _in_order(numbered) for unit, numbered in sorted(found.items())}

@@ -233,10 +233,11 @@ class ShardWriter:
 
     def _put(self, receipt: Receipt) -> None:
         key, data = receipt.path("json"), encode(receipt)
-        if self._before_create is None:
+        if self._before_create is not None:
+            self._before_create()
+        elif self._storage.has_lock:  # which keeps a second writer out
             self._storage.put(key, data)
             return
-        self._before_create()
         found = create_or_read(self._storage, key, data)
         if found != data:
             raise StoreError(

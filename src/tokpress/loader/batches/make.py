@@ -7,6 +7,7 @@ then cut into batches of equal size. Several small batches are made at once: the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,15 @@ def make_batches(
 
     `copy_ids`: ids, too, have to be in memory from `allocate`, not where they were gathered.
     """
+    with ExitStack() as held:
+        for source in sources:
+            held.enter_context(source.stream.holding(source.ranges))
+        return _make_batches(layout, sources, rows, allocate, batches, copy_ids=copy_ids)
+
+
+def _make_batches(
+    layout: Layout, sources: Sequence[SourceRanges], rows: int, allocate: Allocate, batches: int, *, copy_ids: bool
+) -> dict[str, Array]:
     shape = (rows, max(source.width for source in sources))
     ids = _ids(layout, sources, shape, allocate, copy_ids=copy_ids)
     padded = sum(int(source.ranges.lengths.sum()) for source in sources) < ids.size

@@ -6,6 +6,7 @@ shard is opened, and its checksum compared if asked for, when it is first touche
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tokpress.errors import StoreError
 from tokpress.loader.memory.gather import Mapped
 from tokpress.loader.memory.ranges import Ranges, Segments, cut_at_documents, ragged
 from tokpress.loader.memory.read_ahead import ReadAhead, expect_order
+from tokpress.loader.memory.remote import StorePages
 from tokpress.packing.base import Pieces
 from tokpress.store.manifest import verify_hint
 from tokpress.store.open_shards import OpenShards
@@ -34,8 +36,10 @@ class OpenShard(NamedTuple):
 class TokenStream:
     """Of one split. Any number of threads may use it."""
 
-    def __init__(self, store: Store, verify: Verify = "size") -> None:
+    def __init__(self, store: Store, verify: Verify = "size", pages: StorePages | None = None) -> None:
+        """`pages`: how ids get here, if the store lies elsewhere."""
         self.store = store
+        self.pages = pages
         self.has_mask = any("mask" in receipt.files for receipt in store.manifest.splits[store.split_name].shards)
         self.ahead: ReadAhead | None = None  # where rows come from all over
         self._verify = verify
@@ -47,7 +51,7 @@ class TokenStream:
 
     def __getstate__(self) -> dict[str, Any]:
         """Maps and locks stay here: the other process opens, and checks, for itself."""
-        return {"store": self.store, "verify": self._verify, "scattered": self.ahead is not None}
+        return {"store": self.store, "pages": self.pages, "verify": self._verify, "scattered": self.ahead is not None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         scattered = state.pop("scattered")
@@ -76,9 +80,19 @@ class TokenStream:
         if self._verify == "first-touch" and index not in self._checked:
             self._check(files)
             self._checked.add(index)
-        shard = OpenShard(files, Mapped(files.ids), None if files.mask is None else Mapped(files.mask))
+        ids, mask = (files.ids, files.mask) if self.pages is None else self.pages.arrays(index)
+        shard = OpenShard(files, Mapped(ids), None if mask is None else Mapped(mask))
         self._expect_order(shard)
         return shard
+
+    def holding(self, ranges: Ranges) -> AbstractContextManager[None]:
+        """What these ranges have is in memory, or on this machine's disk, while the block runs."""
+        return nullcontext() if self.pages is None else self.pages.holding(ranges)
+
+    def fill(self, ranges: Ranges) -> None:
+        """Gets what these ranges have, if it lies elsewhere: they will be asked for soon."""
+        if self.pages is not None:
+            self.pages.fill(ranges)
 
     def ids(self, index: int) -> Mapped:
         return self.shard(index).ids

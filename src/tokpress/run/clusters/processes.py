@@ -31,6 +31,7 @@ from tokpress.records import STDIN
 from tokpress.run.budget import callers_memory
 from tokpress.run.clusters.base import CRASHED, Ended, Hear, Usage, WorkerUsage
 from tokpress.run.messages import Job, Order, Reply, decode_reply, encode
+from tokpress.storage.requests import REQUESTS, requests_in_flight
 
 _STOP_SECONDS = 3.0
 
@@ -66,7 +67,11 @@ class ProcessCluster:
         descriptors = [theirs.fileno(), self._gate.fileno()]
         with _interrupts_ignored():  # which the process inherits: Ctrl-C is for the coordinator alone
             process = start_python(
-                "tokpress.run.clusters.serve", *descriptors, descriptors=descriptors, reads_input=self._reads_input
+                "tokpress.run.clusters.serve",
+                *descriptors,
+                descriptors=descriptors,
+                reads_input=self._reads_input,
+                environment={REQUESTS: str(max(requests_in_flight() // self.most, 1))},  # a limit of the whole run
             )
         theirs.close()  # so that a dead worker's pipe ends
         return _Process(process, ours)
