@@ -43,6 +43,7 @@ class TestHelp:
 
     def test_its_signature_names_them_with_their_defaults(self) -> None:
         parameters = inspect.signature(tokpress.build).parameters
-        assert list(parameters)[:5] == ["inputs", "tokenizer", "out", "overwrite", "reporter"]
-        defaults = {name: parameter.default for name, parameter in list(parameters.items())[5:]}
+        own = ["inputs", "tokenizer", "out", "overwrite", "seal", "executor", "address", "reporter"]
+        assert list(parameters)[: len(own)] == own
+        defaults = {name: parameter.default for name, parameter in list(parameters.items())[len(own) :]}
         assert defaults == {o.name: None if o.of_chats is not None else o.default for o in OPTIONS}

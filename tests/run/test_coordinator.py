@@ -230,7 +230,7 @@ class TestOptions:
             ("special_tokens", "Parse", "special_tokens"),
             ("engine", "warp", "engine"),
             ("text_field", 5, "text_field"),
-            ("format", "csv", "--format"),
+            ("format", "docx", "--format"),
         ],
     )
     def test_that_make_no_sense_are_refused_before_anything_is_done(

@@ -29,6 +29,7 @@ EXAMPLES: list[Event] = [
     events.FirstDocument(head="Hello<|endoftext|>", tail="", tokens=6),
     events.AlreadyFinished(store="tokens"),
     events.Resuming(units=9, units_left=3, docs=100),
+    events.ShardsLost(shards=["train-00001-000"]),
     events.Started(bytes=30, units=3, workers=2, threads=1),
     events.FewerWorkers(workers=1, why="a record needs more. Give more."),
     events.NoConditions(store="s3://bucket/run"),

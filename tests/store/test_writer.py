@@ -292,10 +292,10 @@ class TestFailure:
     def test_files_that_cannot_be_opened_leave_none(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         opened = os.open
 
-        def refuse(path: Path, *arguments: int) -> int:
-            if ".pos." in path.name:
+        def refuse(path: str, *arguments: int, **directory: int) -> int:
+            if ".pos." in str(path):
                 raise OSError(24, "Too many open files")
-            return opened(path, *arguments)
+            return opened(path, *arguments, **directory)
 
         shards = writer(store)
         monkeypatch.setattr(os, "open", refuse)

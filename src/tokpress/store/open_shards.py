@@ -16,7 +16,7 @@ from weakref import ReferenceType, ref
 
 from tokpress.storage.mapped import num_maps
 
-MOST_MAPS = 8192  # of a process
+MOST_MAPS = 6144  # of a process
 _FEWEST_OPEN = 256  # shards that stay open even so: whoever holds many documents has maps that cannot be let go
 
 Opened = TypeVar("Opened")
