@@ -7,15 +7,18 @@ import random
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tokpress
 from crash.building import check_honest, contents, write_corpus
 from crash.power import Change, Disk, QuickDisk, after_power_loss, in_parts, power_loss
+from tokpress.records import TokenizerFiles
 from tokpress.run import coordinator
 from tokpress.run.clusters.inline import InlineCluster
 from tokpress.storage import local
 from tokpress.storage.local import LocalStorage
+from tokpress.store import unfinished
 
 EVERYTHING = os.environ.get("TOKPRESS_CRASH_EVERYTHING") == "1"
 LOSSES = pytest.mark.parametrize("losses", in_parts(400 if EVERYTHING else 25, 25), ids=lambda part: f"from-{part[0]}")
@@ -93,6 +96,25 @@ class TestPowerLoss:
                 image.rename(out)
                 build(inputs, out, overwrite=True)
                 assert contents(out) == expected
+
+    def test_a_plan_that_is_replaced_has_no_receipts_of_the_old_one(
+        self, quick_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else what --overwrite was to replace would be gone on with."""
+        inputs = write_corpus(quick_path / "in", 5)[:1]
+        out = quick_path / "store"
+        changes = recorded(monkeypatch, inputs, out)
+        old = unfinished.stored_plan(LocalStorage(out))
+        assert old is not None
+        new = msgspec.structs.replace(old, options=old.options | {"eos_id": None})
+        disk = Disk()
+        with monkeypatch.context() as patch:
+            patch.setattr(local, "os", disk)
+            unfinished.begin(LocalStorage(out), new, TokenizerFiles("bytes", {}))
+        for seed in range(10):
+            image = LocalStorage(quick_path / f"image-{seed}")
+            after_power_loss(changes + disk.changes, out, image.root, random.Random(seed))
+            assert (unfinished.stored_plan(image), unfinished.read_receipts(image)) == (new, {})
 
 
 class TestDisk:

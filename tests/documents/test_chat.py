@@ -153,6 +153,13 @@ class TestChats:
         assert (len(docs), reject.reason, reject.position) == (2, BAD_CHAT, 1)
         assert detail in reject.detail
 
+    @pytest.mark.parametrize(("tools", "detail"), [({"name": "x"}, "no list"), ("[", "not JSON")])
+    def test_with_tools_that_are_none_are_rejected_alone(self, chatml: Style, tools: Any, detail: str) -> None:
+        records = [{"messages": CHAT}, {"messages": CHAT, "tools": tools}, {"messages": CHAT, "tools": None}]
+        docs, [reject] = shape(chatml.directory, messages_field="messages")(records)
+        assert (len(docs), reject.reason, reject.position) == (2, BAD_CHAT, 1)
+        assert detail in reject.detail
+
     def test_as_a_string_of_json(self, chatml: Style) -> None:
         run = shape(chatml.directory, messages_field="messages")
         plain, _ = run([{"messages": CHAT, "tools": [{"name": "x"}]}])

@@ -132,6 +132,7 @@ class TestFilters:
             "{{ tree | map(attribute='a') | list | tojson(indent=long) | length }}",
             "{{ ('a.org ' * 1000) | urlize(rel=long) }}",
             "{{ long | replace('', long) }}",
+            "{{ (lines | replace('y', long, -1)) == '' }}",
         ],
     )
     def test_are_limited_in_all_their_options_and_as_before_below_that(self, source: str) -> None:

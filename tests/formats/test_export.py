@@ -311,6 +311,14 @@ class TestKeptFields:
 
 
 class TestRefusals:
+    def test_of_a_link_leave_what_it_leads_to(self, make_store: MakeStore, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "out").symlink_to("elsewhere")
+        with pytest.raises(UsageError, match="out is not a directory"):
+            tokpress.export(make_store(LENGTHS), to="megatron", out=tmp_path / "out")
+        assert (tmp_path / "out").is_symlink()
+        assert not list((tmp_path / "elsewhere").iterdir())
+
     @pytest.mark.parametrize("to", ["megatron", "nanogpt", "llmc", "litdata"])
     def test_of_masks_say_which_format_has_them(self, make_store: MakeStore, tmp_path: Path, to: str) -> None:
         said = rf"{to} has no place for a loss mask, and split 'train'.*--to datatrove, dolma, npy"

@@ -21,6 +21,7 @@ from tokpress.formats import IMPORTABLE
 from tokpress.run.deep import reencode_sample
 from tokpress.storage.local import LocalStorage
 
+SENTENCEPIECE = Path(__file__).parents[1] / "golden" / "tokenizers" / "sp-bpe.model"  # <s> is 1, </s> is 2
 anything = settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 
 
@@ -204,6 +205,30 @@ def write_llmc(path: Path, ids: list[int]) -> None:
     path.write_bytes(header + np.array(ids, "<u2").tobytes())
 
 
+class TestFrame:
+    """What the files do not say: whether a token before and after each document was added."""
+
+    @pytest.mark.parametrize(
+        ("docs", "frame"),
+        [
+            ([[1, 9, 2], [1, 2], [1, 2]], (1, 2)),
+            ([[], [1, 9, 2], [], [1, 2], []], (1, 2)),
+            ([[1, 9, 2], [1, 9]], (1, None)),
+            ([[9, 2], [1, 2]], (None, 2)),
+            ([[], []], (None, 2)),
+        ],
+    )
+    def test_is_what_every_document_has_that_is_not_empty(
+        self, tmp_path: Path, docs: list[list[int]], frame: tuple[int | None, int | None]
+    ) -> None:
+        np.array([token for doc in docs for token in doc], "<u2").tofile(tmp_path / "a.ds")
+        np.cumsum([len(doc) for doc in docs]).astype("<u8").tofile(tmp_path / "a.ds.index")
+        store = adopt(tmp_path / "a.ds", "datatrove", tmp_path / "store", tokenizer=SENTENCEPIECE)
+        assert (store.manifest.bos_id, store.manifest.eos_id) == frame
+        assert [doc.tolist() for doc in store] == docs
+        assert store.verify().ok
+
+
 class TestRefused:
     @pytest.mark.parametrize("wrong", [257, 300])  # the first that is outside, and one further on
     def test_ids_outside_the_vocabulary(self, tmp_path: Path, wrong: int) -> None:
@@ -243,6 +268,12 @@ class TestRefused:
                 "megatron",
                 "train.idx",
                 lambda data: data[:-8] + b"\2" + bytes(7),
+                "its documents do not cover its sequences",
+            ),
+            (
+                "megatron",
+                "train.idx",
+                lambda data: data[:-32] + b"\1" + data[-31:],
                 "its documents do not cover its sequences",
             ),
             ("megatron", "train.bin", lambda data: data[:-2], "follow each other through all of"),

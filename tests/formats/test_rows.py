@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from tokpress.formats.rows import DocRun
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 20), max_size=40), most=st.integers(1, 30))
-def test_runs_cover_all_documents_and_hold_no_more_than_fits(lengths: list[int], most: int) -> None:
+def test_runs_cover_all_documents_and_hold_as_many_as_fit(lengths: list[int], most: int) -> None:
     ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
     runs = DocRun(0, 0, len(lengths), 0, total).cut(ends, most)
@@ -22,6 +24,8 @@ def test_runs_cover_all_documents_and_hold_no_more_than_fits(lengths: list[int],
     for run in runs:
         assert run.tokens == sum(lengths[run.first : run.last])
         assert run.tokens <= most or run.last - run.first == 1
+    for run, following in pairwise(runs):
+        assert run.tokens + lengths[following.first] > most
 
 
 def test_documents_without_tokens_fill_a_run_too(monkeypatch: pytest.MonkeyPatch) -> None:

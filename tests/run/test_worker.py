@@ -453,6 +453,7 @@ class TestQuarantine:
             input=0,
             next_position=1000,
             input_bytes=99,
+            rejects=[Reject(source="a.jsonl", input=0, position=7 * i + 3, reason="bad", detail="") for i in range(3)],
         )
         chosen = data.draw(st.sets(st.integers(0, len(texts) - 1)))
         inputs = SimpleNamespace(path="a.jsonl")
@@ -460,8 +461,10 @@ class TestQuarantine:
         kept = [i for i in range(len(texts)) if i not in chosen]
         assert left.text.to_pylist() == [texts[i] for i in kept]
         assert [place(left, i) for i in range(len(left))] == [place(batch, i) for i in kept]
-        assert [reject.position for reject in left.rejects] == [7 * i for i in sorted(chosen)]
-        assert all((reject.reason, reject.source) == ("why", "a.jsonl") for reject in left.rejects)
+        assert [(reject.position, reject.reason) for reject in left.rejects] == sorted(
+            [*((7 * i, "why") for i in chosen), (3, "bad"), (10, "bad"), (17, "bad")]
+        )
+        assert {reject.source for reject in left.rejects} == {"a.jsonl"}
         assert (left.input_bytes, left.next_position) == (99, 1000)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tokpress.errors import InputError
 from tokpress.records import INVALID_UTF8, MISSING_FIELD, TOO_LARGE
+from tokpress.sources.rows import run_starts
 
 from .reading import BATCH_SIZES, BIG_BATCH, TABLE_KINDS, joined, measure, read, read_ranges, same, write_table
 
@@ -240,3 +241,11 @@ def test_a_long_text_that_many_rows_share_is_not_spelled_out(tmp_path: Path, kin
     result = measure(path, small)
     assert result["documents"] == 1000
     assert result["growth"] < 300_000_000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "starts"),
+    [([], [0]), ([5] * 4, [0, 20]), ([4, 5, 1, 9], [0, 30]), ([10, 10], [0, 10]), ([30, 1], [0, 10])],
+)
+def test_a_run_ends_with_the_piece_that_fills_a_unit(sizes: list[int], starts: list[int]) -> None:
+    assert run_starts([(10, size) for size in sizes], 10) == starts

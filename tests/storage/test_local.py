@@ -133,6 +133,22 @@ class TestChecksums:
         assert file_checksum(tmp_path / "x") == checksum(data) == xxhash.xxh3_64_hexdigest(data)
 
 
+class TestWithoutLinks:
+    @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP])
+    def test_an_object_that_is_there_is_not_put_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        def refuse(source: Path, path: Path) -> None:
+            raise OSError(number, "no")
+
+        monkeypatch.setattr(os, "link", refuse)
+        LocalStorage(tmp_path).put("a", b"first", if_absent=True)
+        with pytest.raises(FileExistsError):
+            LocalStorage(tmp_path).put("a", b"second", if_absent=True)
+        assert names(tmp_path) == ["a"]
+        assert (tmp_path / "a").read_bytes() == b"first"
+
+
 class TestLink:
     def test_is_a_link_and_has_no_checksum(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(b"abc")

@@ -10,6 +10,7 @@ import os
 import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,10 +146,13 @@ class TestText:
         assert [store.text(i) for i in range(3)] == texts
         assert [len(doc) - bos - eos for doc in (store[0], store[2])] == [0, 1]
 
-    def test_of_a_record_that_was_cut_is_all_of_its_piece(self, make: Callable[..., tokpress.Store]) -> None:
-        """A piece that does not end with EOS has no token to leave out."""
+    @pytest.mark.parametrize("frame", [{}, {"bos": True, "bos_token": "<|endoftext|>"}])
+    def test_of_a_record_that_was_cut_is_all_of_its_piece(
+        self, make: Callable[..., tokpress.Store], frame: dict[str, Any]
+    ) -> None:
+        """A piece that does not begin with BOS, or end with EOS, has no token to leave out."""
         text = "a record that is cut into pieces"
-        store = make([text], max_length=8, overlong="split")
+        store = make([text], max_length=8, overlong="split", **frame)
         assert len(store) > 3
         assert "".join(store.text(i) for i in range(len(store))) == text
 

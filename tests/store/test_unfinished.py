@@ -334,6 +334,18 @@ class TestReceipts:
             f"{split}-00000-000" for split in ("test", "train", "val")
         }
 
+    def test_of_a_number_do_not_count_where_one_of_its_splits_is_missing(
+        self, begun: tuple[Path, Plan, TokenizerFiles]
+    ) -> None:
+        """They are written again, as if the one of train were missing, too."""
+        store, _, _ = begun
+        train = [
+            msgspec.structs.replace(receipt(0, number, then=(0, 5 + number)), beside=("val",)) for number in range(2)
+        ]
+        write_receipts(store, *train, msgspec.structs.replace(train[0], split="val", beside=()))
+        found = read_receipts(LocalStorage(store))
+        assert [(entry.split, entry.number) for entry in found[0]] == [("val", 0), ("train", 0)]
+
     def test_after_a_gap_do_not_count(self, begun: tuple[Path, Plan, TokenizerFiles]) -> None:
         store, _, _ = begun
         write_receipts(store, *(receipt(0, number, then=(0, 5)) for number in (0, 1, 3, 4)))

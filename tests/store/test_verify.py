@@ -200,13 +200,28 @@ class TestForgery:
         report = verify_store(store_copy)
         assert any(problem.file == MANIFEST and "split train" in problem.message for problem in report.problems)
 
-    @pytest.mark.parametrize("field", ["loss_tokens", "continued", "truncated"])
-    def test_a_split_of_supervised_data_that_does_not_add_up(self, tmp_path: Path, field: str) -> None:
+    @pytest.fixture
+    def supervised(self, tmp_path: Path) -> Path:
         source = tmp_path / "a.jsonl"
         source.write_text('{"q": "question", "a": "a long answer"}\n' * 3)
-        store = tokpress.build(
-            source, tokenizer="bytes", out=tmp_path / "store", prompt_field="q", completion_field="a", max_length=12
-        ).path
+        fields = {"prompt_field": "q", "completion_field": "a"}
+        return tokpress.build(source, tokenizer="bytes", out=tmp_path / "store", max_length=12, **fields).path  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("place", "value", "said"),
+        [(-1, 2, "holds 2"), (-1, 255, "holds 255"), (0, 1, "marks 13 tokens"), (-1, 0, "11")],
+    )
+    def test_a_mask_that_is_none_or_another(self, supervised: Path, place: int, value: int, said: str) -> None:
+        assert verify_store(supervised).ok
+        rewrite(supervised / f"{FIRST}.mask", "u1", lambda mask: mask.__setitem__(place, value))
+        forge(supervised)
+        [problem] = verify_store(supervised).problems
+        assert problem.file == f"{FIRST}.mask"
+        assert said in problem.message
+
+    @pytest.mark.parametrize("field", ["loss_tokens", "continued", "truncated"])
+    def test_a_split_of_supervised_data_that_does_not_add_up(self, supervised: Path, field: str) -> None:
+        store = supervised
         split = read_manifest(LocalStorage(store)).splits["train"]
         reseal(store, splits={"train": msgspec.structs.replace(split, **{field: (getattr(split, field) or 0) + 1})})
         problems = [(problem.file, problem.message) for problem in verify_store(store).problems]
