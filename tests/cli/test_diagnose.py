@@ -88,6 +88,8 @@ class TestWays:
         ways = json.loads(result.out)
         assert [way["name"] for way in ways] == ["one by one", "batch", "parallel", "live", "pre-tokenized"]
         assert all(way["tokens_per_second"] > 0 for way in ways)
+        for way in ways:  # the share is of the wait and the step, which takes a millisecond
+            assert way["data_wait"] == pytest.approx(way["share"] * (way["data_wait"] + 1e-3))
 
 
 class TestWrongUsage:

@@ -20,6 +20,9 @@ from conftest import make_texts, write_jsonl
 import tokpress
 from tokpress import LiveDataset
 from tokpress.errors import InputError, NothingWritten, TooManyRejects, UsageError
+
+from tokpress.batches import TokenBatch
+from tokpress.errors import InputError, ParityError, TooManyRejects, UsageError
 from tokpress.live.packer import Packer
 from tokpress.live.window import Place
 from tokpress.loader.batches.fields import FIELDS
@@ -54,6 +57,10 @@ def live_of(inputs: Path, **options: Any) -> LiveDataset:
     return LiveDataset(inputs, **(defaults | options))
 
 
+def _reversed(tokens: TokenBatch) -> TokenBatch:
+    return TokenBatch(tokens.ids[::-1], tokens.ends)
+
+
 def rows_of(batches: Any, field: str = "input_ids") -> Rows:
     return [row for batch in batches for row in batch[field].tolist()]
 
@@ -86,6 +93,29 @@ class TestEqualsPretokenized:
             assert rows_of(live) == rows_of(loader)
             assert live.parity.engine == store.manifest.parity.engine
             live.close()
+
+    @pytest.mark.parametrize("rank", range(3))
+    def test_of_each_rank_in_every_field(self, inputs: Path, store: tokpress.Store, rank: int) -> None:
+        shape = SHAPE | {"fields": FIELDS}
+        sharing: dict[str, Any] = {"batch_size": 2, "rank": rank, "world_size": 3}
+        loader = tokpress.Loader(tokpress.PretokenizedDataset(store, **shape), shuffle=False, **sharing)
+        for live, expected in zip(live_of(inputs, **shape, **sharing), loader, strict=True):
+            assert {name: live[name].tolist() for name in FIELDS} == {name: expected[name].tolist() for name in FIELDS}
+
+    def test_a_fast_engine_is_audited_as_it_goes(
+        self, tmp_path: Path, bpe: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source = write_jsonl(tmp_path / "texts.jsonl", make_texts(50))
+        for audit_rate in (0.0, 1.0):
+            live = live_of(source, tokenizer=bpe, audit_rate=audit_rate, prefetch=0)
+            engine: Any = live._tokens.encoder.engine
+            right = engine.encoder.encode
+            monkeypatch.setattr(engine.encoder, "encode", lambda *a, right=right, **k: _reversed(right(*a, **k)))
+            if audit_rate:
+                with pytest.raises(ParityError, match="the audit found a document"):
+                    next(iter(live))
+            else:
+                next(iter(live))
 
     @pytest.mark.parametrize("options", [{"drop_empty": True}, {"limit": 25}, {"eos": False}, {"limit": 0}])
     def test_with_the_options_of_a_build(self, inputs: Path, tmp_path: Path, options: dict[str, Any]) -> None:
@@ -227,6 +257,13 @@ class TestResume:
             live_of(inputs / "a.jsonl").load_state_dict(state)
         with pytest.raises(UsageError, match="another tokenizer"):
             live_of(inputs, tokenizer=spm).load_state_dict(state)
+
+    def test_of_inputs_that_have_grown_is_refused(self, tmp_path: Path) -> None:
+        source = write_jsonl(tmp_path / "a.jsonl", make_texts(20))
+        state = live_of(source).state_dict()
+        write_jsonl(source, make_texts(21))
+        with pytest.raises(UsageError, match="other inputs"):
+            live_of(source).load_state_dict(state)
 
     @pytest.mark.parametrize("wrong", [{}, {"live": 2}, {"live": 1, "samples": "x"}, {"version": 1}])
     def test_of_something_else_is_refused(self, inputs: Path, wrong: dict[str, Any]) -> None:

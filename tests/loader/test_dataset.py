@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import tokpress
 from tokpress.errors import StoreError, UsageError
+from tokpress.loader.dataset import checked_dtype
 from tokpress.loader.memory import stream as stream_module
 from tokpress.loader.memory.ranges import ragged
 from tokpress.loader.memory.read_ahead import expect_order
@@ -92,6 +93,21 @@ class TestSequences:
         stream = store.tokens(0, store.num_tokens).tolist()
         assert batch["input_ids"].reshape(-1).tolist() == stream[: len(data) * SEQ_LEN]
         assert batch["labels"].reshape(-1).tolist() == stream[1 : len(data) * SEQ_LEN + 1]
+
+    @pytest.mark.parametrize("overlap", [1, 3])
+    def test_with_shifted_labels_share_as_many_tokens_as_is_asked_for(
+        self, store: tokpress.Store, overlap: int
+    ) -> None:
+        data = Data(store, seq_len=SEQ_LEN, shift_labels=True, overlap=overlap, output="numpy")
+        stream = store.tokens(0, store.num_tokens).tolist()
+        for i in (0, 1, len(data) - 1):
+            start = i * (SEQ_LEN + 1 - overlap)
+            assert data[i]["input_ids"].tolist() == stream[start : start + SEQ_LEN]
+
+    def test_may_be_of_a_dtype_that_just_holds_the_vocabulary(self) -> None:
+        assert checked_dtype(np.uint16, 2**16, needs_sign=False) == np.dtype(np.uint16)
+        with pytest.raises(UsageError, match="uint16 cannot hold the 65,537 ids"):
+            checked_dtype(np.uint16, 2**16 + 1, needs_sign=False)
 
 
 class TestPadding:

@@ -29,11 +29,14 @@ from tokpress.errors import (
     UsageError,
 )
 from tokpress.machine import usable_cores
+from tokpress.options import build_config
 from tokpress.records import MANIFEST, PLAN, Plan, TokenizerFiles
 from tokpress.run import coordinator, events, worker, writing
 from tokpress.run.clusters.inline import InlineCluster
+from tokpress.run.clusters.processes import ProcessCluster
 from tokpress.run.events import BaseEvent, Event
 from tokpress.run.plan import make_plan
+from tokpress.storage.local import LocalStorage
 from tokpress.storage.lock import LOCK, WriterLock
 
 T = TypeVar("T", bound=BaseEvent)
@@ -564,3 +567,14 @@ class TestDtype:
         assert store.dtype == np.dtype("<u2")
         assert store.manifest.bos_id == (256 if bos else None)
         assert store.doc(0).tolist() == ([256] if bos else []) + [*b"document number 0", 256]
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 1}])
+def test_a_run_that_goes_on_has_its_worker_in_a_process(tmp_path: Path, options: dict[str, Any]) -> None:
+    """The one before may have died of a document: this one must survive it."""
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    storage = LocalStorage(tmp_path / "store")
+    job = coordinator.make_job([tmp_path / "a.jsonl"], storage, build_config("bytes", options))  # type: ignore[arg-type]
+    assert isinstance(coordinator._cluster(job, storage, resuming=False), InlineCluster)
+    with coordinator._cluster(job, storage, resuming=True) as cluster:
+        assert isinstance(cluster, ProcessCluster)

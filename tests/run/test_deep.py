@@ -17,6 +17,7 @@ import zstandard
 from conftest import file_checksum
 
 import tokpress
+from tokpress.options import BuildOptions
 from tokpress.records import FileEntry, SpecialTokenPolicy
 from tokpress.run import deep
 from tokpress.run.deep import Reencoded, reencode_sample
@@ -122,17 +123,35 @@ class TestEveryFormat:
         assert f"document {changed} is not what the reference makes of" in problems[0].message
 
 
+def test_a_changed_mask_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "qa.jsonl"
+    source.write_text("".join(json.dumps({"q": f"question {i}", "a": f"answer {i}"}) + "\n" for i in range(20)))
+    fields: BuildOptions = {"prompt_field": "q", "completion_field": "a"}
+    store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "store", **fields)
+    assert reencode_sample(store, 1000) == Reencoded(docs=20, problems=[])
+    forge(store, 7, "mask", lambda mask, end: mask.__setitem__(slice(end - 13, end), np.roll(mask[end - 13 : end], -1)))
+    forged = tokpress.open(store.path)
+    assert forged.verify().ok
+    [problem] = reencode_sample(forged, 1000).problems
+    assert "document 7 is not what the reference makes of" in problem.message
+
+
 def forge_id(store: tokpress.Store, doc: int) -> None:
     """Changes the last id before a document's EOS and every checksum that vouches for it."""
+    forge(store, doc, "bin", lambda ids, end: ids.__setitem__(end - 2, ids[end - 2] - 1))
+
+
+def forge(store: tokpress.Store, doc: int, extension: str, change: Callable[[Any, int], object]) -> None:
+    """Changes what a shard has up to the end of a document, and every checksum that vouches for it."""
     manifest = read_manifest(store.storage)
     split = manifest.splits["train"]
     number, receipt = next((i, r) for i, r in enumerate(split.shards) if r.name == store.shard_of(doc))
-    path = store.path / receipt.path("bin")
-    ids = np.fromfile(path, store.dtype)
+    path = store.path / receipt.path(extension)
+    values = np.fromfile(path, store.dtype if extension == "bin" else np.uint8)
     shard, number_in_shard = store._locate(doc)
-    ids[shard.ends[number_in_shard] - 2] -= 1
-    ids.tofile(path)
-    files = receipt.files | {"bin": FileEntry(path.stat().st_size, file_checksum(path))}
+    change(values, int(shard.ends[number_in_shard]))
+    values.tofile(path)
+    files = receipt.files | {extension: FileEntry(path.stat().st_size, file_checksum(path))}
     split.shards[number] = msgspec.structs.replace(receipt, files=files)
     path = store.path / receipt.path("json")
     path.write_bytes(encode(split.shards[number]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tokpress
-from tokpress.options import build_config
+from tokpress.options import BuildOptions, build_config
 from tokpress.run import projection
 from tokpress.run.budget import PARENT_BYTES
 from tokpress.run.coordinator import make_job
@@ -60,3 +60,22 @@ class TestProjection:
     def test_writes_nothing(self, projected: Projection, tmp_path: Path) -> None:
         assert projected.docs > 0
         assert not (tmp_path / "store").exists()
+
+    def test_masks_take_their_room(self, tmp_path: Path) -> None:
+        source = tmp_path / "qa.jsonl"
+        source.write_text('{"q": "How many?", "a": "Five."}\n' * 50)
+        options: BuildOptions = {"prompt_field": "q", "completion_field": "a"}
+        storage = LocalStorage(tmp_path / "store")
+        projected = project(make_job([source], storage, build_config("bytes", options)), storage)[1]
+        store = tokpress.build(source, tokenizer="bytes", out=tmp_path / "store", **options)
+        [shard] = store.manifest.splits["train"].shards
+        assert projected.disk_bytes == sum(file.bytes for file in shard.files.values())
+
+    def test_no_more_is_read_than_a_sample(self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(projection, "_SAMPLE_BYTES", 500)
+        monkeypatch.setattr(projection, "MAX_BATCH_BYTES", 200)
+        storage = LocalStorage(tmp_path / "store")
+        projected = project(make_job([source], storage, build_config("bytes", {})), storage)[1]
+        assert projected.input_bytes == source.stat().st_size > 2000
+        assert 500 <= projected.sampled_bytes < 1000
+        assert projected.docs == pytest.approx(90, abs=5)

@@ -318,6 +318,13 @@ class TestConvict:
         assert [task.quarantined for task in tried] == [{}, {}, {}, {(0, 5): CRASHED}]
         assert done.unit == 0
 
+    def test_who_takes_a_dead_one_s_place_is_told_how_to_work(self) -> None:
+        """Else it would encode with the reference, and know nothing of val."""
+        run = Run(self.poisoned(DEAD))
+        run.finish()
+        told = [order for _, order in run.cluster.orders if isinstance(order, Settings | Task)]
+        assert [order if isinstance(order, Settings) else Task for order in told] == [SETTINGS, Task] * 4
+
     def test_the_verdict_is_known_to_the_next_run(self) -> None:
         first = Run(self.poisoned(DEAD))
         first.finish()

@@ -17,7 +17,7 @@ from tokpress.config import ReadConfig
 from tokpress.errors import InputError, UsageError
 from tokpress.sources.base import open_reader
 from tokpress.sources.files import discover
-from tokpress.sources.kept import value_as_text
+from tokpress.sources.kept import column_as_json, value_as_text
 
 
 def kept(path: Path, *fields: str, batch_bytes: int = 2000, **options: Any) -> tuple[list[dict[str, Any]], list[str]]:
@@ -171,3 +171,10 @@ class TestTables:
 
 def test_a_python_value_is_always_printable() -> None:
     assert value_as_text("half \ud83d").encode() == b"half \\ud83d"  # type: ignore[union-attr]
+
+
+def test_nulls_that_only_a_table_needs_are_left_out_at_any_depth() -> None:
+    """A table gives every object the fields of all of them."""
+    values = [[{"a": 1}, {"b": [{"c": 2}, {"d": 3}]}], None, [{"a": None}], [None]]
+    found = column_as_json(pa.array(values)).to_pylist()
+    assert found == [b'[{"a":1},{"b":[{"c":2},{"d":3}]}]', None, b"[{}]", b"[null]"]
