@@ -138,7 +138,7 @@ class TestWithoutLinks:
     def test_an_object_that_is_there_is_not_put_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
-        def refuse(source: Path, path: Path) -> None:
+        def refuse(*_: object, **__: object) -> None:
             raise OSError(number, "no")
 
         monkeypatch.setattr(os, "link", refuse)
