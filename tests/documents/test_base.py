@@ -48,10 +48,10 @@ class TestRenderEach:
             next_position=5,
         )
 
-        def render(i: int) -> Text:
+        def render(i: int) -> list[Text]:
             if i == 2:
                 raise BadRecord(BAD_TEMPLATE, "no")
-            return "abab", []
+            return [("abab", [])]
 
         made = render_each(batch, [INPUT], max_bytes, render)
         assert made.taken == taken

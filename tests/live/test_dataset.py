@@ -19,10 +19,8 @@ from conftest import make_texts, write_jsonl
 
 import tokpress
 from tokpress import LiveDataset
-from tokpress.errors import InputError, NothingWritten, TooManyRejects, UsageError
-
 from tokpress.batches import TokenBatch
-from tokpress.errors import InputError, ParityError, TooManyRejects, UsageError
+from tokpress.errors import InputError, NothingWritten, ParityError, TooManyRejects, UsageError
 from tokpress.live.packer import Packer
 from tokpress.live.window import Place
 from tokpress.loader.batches.fields import FIELDS
