@@ -261,7 +261,7 @@ class TestRefused:
 def test_what_shuffle_will_fetch_is_said_beforehand(server: S3Server, local: Path, tmp_path: Path) -> None:
     data = data_of(BUCKET, cache_dir=tmp_path, cache_bytes=size_of(local) // 10)
     with pytest.warns(
-        UserWarning, match=r"an epoch will fetch about .* times the store.*tokpress copy s3://bucket/run"
+        UserWarning, match=r"an epoch will fetch about .* times the store.*copy all of it to a disk: s3://bucket/run"
     ):
         tokpress.Loader(data, batch_size=16)
     with warnings.catch_warnings():

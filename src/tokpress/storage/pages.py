@@ -54,7 +54,9 @@ class PageCache:
                 "megabytes; with as much as the store has, each byte is fetched once."
             )
         if sys.platform != "linux":
-            raise UsageError("only Linux reads stores in a bucket page by page. Copy it: tokpress copy STORE DIRECTORY")
+            raise UsageError(
+                "only Linux reads stores in a bucket page by page. Copy it to a disk, like: aws s3 cp --recursive"
+            )
         self._directory = directory
         self._sizes = np.asarray(sizes, np.int64)
         counts = -(-self._sizes // PAGE_BYTES)
@@ -235,7 +237,7 @@ def _punch(descriptor: int, start: int, size: int, directory: Path) -> None:
     if _fallocate(descriptor, _PUNCH, start, size):
         raise StoreError(
             f"the file system of {directory} cannot give back parts of a file ({os.strerror(ctypes.get_errno())}), so a "
-            "cache there has no bound. Name another directory (cache_dir), on a local disk, or copy the store: tokpress copy"
+            "cache there has no bound. Name another directory (cache_dir), on a local disk, or copy the store to one."
         )
 
 

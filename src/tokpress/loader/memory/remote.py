@@ -132,6 +132,6 @@ class StorePages:
             f"shuffle=True takes rows from all over {url}, and the cache holds {self.most_bytes:,} of its "
             f"{self.total_bytes:,} bytes: an epoch will fetch about {times * self.total_bytes:,.0f} bytes, {times:.1f} "
             f'times the store. shuffle="blocks" fetches each byte once; or make the cache as large as the store '
-            f"(cache_bytes); or copy it: tokpress copy {url} DIRECTORY",
+            f"(cache_bytes); or copy all of it to a disk: {url}",
             stacklevel=4,
         )
