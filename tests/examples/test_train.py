@@ -212,7 +212,12 @@ class TestSteps:
 
     def test_two_ranks_are_one_with_the_doubled_batch(self, store: Path, whole: Path, tmp_path: Path) -> None:
         words = [*TWO_RANKS, TRAIN, "--data", store, "--out", tmp_path, *SMALL, "--batch-size", 2]
-        subprocess.run([sys.executable, *map(str, words)], check=True, env=ENV, stdout=subprocess.DEVNULL, timeout=200)
+        for _ in range(3):  # torch may abort a rank that is done, in a thread of its own: then the same command goes on
+            ended = subprocess.run([sys.executable, *map(str, words)], capture_output=True, env=ENV, timeout=200)
+            if ended.returncode == 0:
+                break
+            assert b"terminate called without an active exception" in ended.stderr, ended.stderr.decode()
+        assert ended.returncode == 0
         self.assert_close(tmp_path, whole)
 
     def test_two_halves_are_one_whole(self, outs: Path, whole: Path) -> None:
