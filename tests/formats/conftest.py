@@ -22,7 +22,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return template(tmp_path_factory.mktemp("formats") / "template")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def small_files() -> Iterator[None]:
     """The shards of these tests hold a few tokens: each is a file of its own all the same, unless a test is about that."""
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ import zstandard
 import tokpress
 from tokpress.config import ReadConfig
 from tokpress.documents.batching import coalesce
-from tokpress.errors import TooManyRejects
+from tokpress.errors import NothingWritten, TooManyRejects
 from tokpress.run import events
 from tokpress.run.events import Event
 from tokpress.sources import sample
@@ -56,7 +56,8 @@ class TestSample:
     def test_is_not_judged_where_all_may_be_bad(self, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text("x\n" * 2_000)
         options = {"tokenizer": "bytes", "out": tmp_path / "out", "max_rejects": "100%"}
-        assert tokpress.build(tmp_path / "a.jsonl", **options).num_docs == 0  # type: ignore[arg-type]
+        with pytest.raises(NothingWritten, match="all 2,000 were rejected"):  # by the run, after it read all of them
+            tokpress.build(tmp_path / "a.jsonl", **options)  # type: ignore[arg-type]
 
     def test_nor_where_the_bad_ones_are_not_read(self, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text(GOOD * 100_000 + "x\n" * 1_000_000)
