@@ -22,7 +22,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
@@ -138,17 +137,6 @@ def contend(name: str, store: Path, seq_len: int, seconds: float, dtype: str) ->
     return result
 
 
-@contextmanager
-def busy_process() -> Iterator[None]:
-    """Beside a process that never waits."""
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 def peer(*arguments: object) -> dict[str, float]:
     if not (PEERS_ENVIRONMENT / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", PEERS_ENVIRONMENT], check=True)
@@ -176,13 +164,6 @@ def in_shards(size: int, tokenizer: Path) -> tokpress.Store:
     return tokpress.build(corpus.jsonl_of(size), tokenizer=tokenizer, out=out)
 
 
-def bring_to_memory(directory: Path) -> None:
-    """The system may have dropped what was not read for a while."""
-    for path in directory.rglob("*"):
-        if path.is_file():
-            path.read_bytes()
-
-
 def compare(
     store: tokpress.Store,
     shards: tokpress.Store,
@@ -197,17 +178,17 @@ def compare(
         peer("write", name, tokens_of(store), store.manifest.dtype, seq_len, out)
     found: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
-        bring_to_memory(store.path)
+        measure.bring_to_memory(store.path)
         for name, dtype in ours:
             found.setdefault(f"{name}, {dtype}", []).append(contend(name, store.path, seq_len, seconds, dtype))
-        bring_to_memory(shards.path)
+        measure.bring_to_memory(shards.path)
         for name in SHARDED:
             found.setdefault(f"{name}, shards", []).append(contend(name, shards.path, seq_len, seconds, "stored"))
-        with busy_process():
+        with measure.busy_process():
             for name in BESIDE_BUSY:
                 found.setdefault(f"{name}, busy", []).append(contend(name, shards.path, seq_len, seconds, "stored"))
         for name, out in peers.items():
-            bring_to_memory(out)
+            measure.bring_to_memory(out)
             found.setdefault(name, []).append(peer("read", name, out, seq_len, seconds))
     for out in peers.values():
         shutil.rmtree(out)

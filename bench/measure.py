@@ -6,8 +6,11 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 
 
@@ -29,6 +32,24 @@ def run(command: Sequence[str], **environment: str) -> Measured:
     if status:
         raise RuntimeError(f"{' '.join(command)} failed:\n{errors.decode(errors='replace')}")
     return Measured(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+@contextmanager
+def busy_process() -> Iterator[None]:
+    """Beside a process that never waits."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def bring_to_memory(directory: Path) -> None:
+    """The system may have dropped what was not read for a while."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
 
 
 def median(runs: Sequence[Measured]) -> Measured:

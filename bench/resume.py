@@ -27,7 +27,8 @@ from tokpress.run.tasks import remaining_tasks
 from tokpress.sources.files import discover
 from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode
-from tokpress.store.unfinished import begin, read_receipts
+from tokpress.store.receipts import read_receipts
+from tokpress.store.unfinished import begin
 
 RECEIPTS = 100_000
 LINE = '{"text": "a document"}\n'

@@ -3,9 +3,10 @@
     python bench/spm.py            prints Markdown, about ten minutes and as long once to train the models
     python bench/spm.py --quick    Mistral's model and a unigram model of 32,000 pieces
 
+With --model and --text it is one model, one kind of text: a part of a long run.
 Text is prose, code and text of many languages from the corpus. "warm": the cache was filled from other text of that kind;
 "empty": it was not. Both encode the same documents in turns, on one thread, timed by the thread's processor time, and every
-id is compared. (It is not called sentencepiece.py: beside the others that would be what they import as the library.)
+id is compared. (A file sentencepiece.py beside the others would be what they, and mypy, import as the library.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, thread_time
 
@@ -83,9 +85,9 @@ def native_rate(tokenizer: tokpress_native.Tokenizer, buffers: tuple[Int64s, npt
     return len(buffers[1]) / 1e6 / (thread_time() - began)
 
 
-def compare(name: str, model: bytes, size: int, rounds: int) -> None:
+def compare(name: str, model: bytes, size: int, rounds: int, kinds: Sequence[str]) -> None:
     library = sentencepiece.SentencePieceProcessor(model_proto=model)
-    for kind in KINDS:
+    for kind in kinds:
         before = documents(kind, size, 0)
         texts = documents(kind, size, len(before) + 50)
         part = texts[: max(1, len(texts) // 8)]  # the library is slow
@@ -126,14 +128,20 @@ def threads(name: str, model: bytes, size: int, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    quick: bool = parser.parse_args().quick
+    parser.add_argument("--model", default="", help="those with this in their name")
+    parser.add_argument("--text", choices=KINDS, action="append", help="that kind alone; no threads then")
+    args = parser.parse_args()
+    quick: bool = args.quick
     size, rounds = (4 * 10**6, 3) if quick else (16 * 10**6, 5)
     models = {"Mistral v1, BPE 32k": Path(corpus.mistral()).read_bytes()}
-    models |= {name: trained(name) for name in list(TRAINED)[: 1 if quick else None]}
+    models |= {name: trained(name) for name in list(TRAINED)[: 1 if quick else None] if args.model in name}
+    models = {name: model for name, model in models.items() if args.model in name}
     print(f"{measure.machine()}\n")
     print("| model | text | MB/s, warm | empty | library | times | empty |\n|---|---|---|---|---|---|---|", flush=True)
     for name, model in models.items():
-        compare(name, model, size, rounds)
+        compare(name, model, size, rounds, args.text or KINDS)
+    if args.text:
+        return
     for name, model in list(models.items())[:2]:
         threads(name, model, 2 * size, rounds)
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -39,6 +40,7 @@ class Fault:
 class Bucket:
     objects: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)  # of what is put in parts
 
 
 class S3Server(ThreadingHTTPServer):
@@ -233,14 +235,15 @@ class Handler(BaseHTTPRequestHandler):
             with self.server.lock:
                 self.server.bucket.uploads[query["uploadId"]][int(query["partNumber"])] = data
         else:
-            metadata = {name: value for name, value in self.headers.items() if name.lower().startswith(_METADATA)}
+            metadata = self._metadata()
             asked = self.headers.get("If-None-Match") == "*" or self.headers.get("x-goog-if-generation-match") == "0"
             conditional = asked and not self.server.ignore_conditions
+            version = self.headers.get("If-Match")
             with self.server.lock:
-                if conditional and key in self.server.bucket.objects:
-                    taken = True
-                else:
-                    taken = False
+                there = self.server.bucket.objects.get(key)
+                changed = version is not None and (there is None or etag(there[0]) != version)
+                taken = (conditional and there is not None) or (changed and not self.server.ignore_conditions)
+                if not taken:
                     self.server.bucket.objects[key] = (data, metadata)
             if taken:
                 self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
@@ -249,6 +252,9 @@ class Handler(BaseHTTPRequestHandler):
             raise _HangUp
         self._answer(200, b"", {"ETag": etag(data)})
 
+    def _metadata(self) -> dict[str, str]:
+        return {name: value for name, value in self.headers.items() if name.lower().startswith(_METADATA)}
+
     def _post(self, key: str, query: dict[str, str], kind: str | None) -> None:
         body = self._body()
         server = self.server
@@ -256,6 +262,7 @@ class Handler(BaseHTTPRequestHandler):
             number = f"{key}-{time.monotonic_ns()}"
             with server.lock:
                 server.bucket.uploads[number] = {}
+                server.bucket.marks[number] = self._metadata()
             text = (
                 f"<InitiateMultipartUploadResult><UploadId>{escape(number)}</UploadId></InitiateMultipartUploadResult>"
             )
@@ -266,7 +273,7 @@ class Handler(BaseHTTPRequestHandler):
                 if kind == "torn":
                     numbers = numbers[:-1]
                 data = b"".join(parts[number] for number in numbers)
-                server.bucket.objects[key] = (data, {})
+                server.bucket.objects[key] = (data, server.bucket.marks.pop(query["uploadId"]))
             text = f"<CompleteMultipartUploadResult><ETag>{escape(etag(data))}</ETag></CompleteMultipartUploadResult>"
         if kind == "lost":
             raise _HangUp
@@ -295,6 +302,7 @@ _METADATA = ("x-amz-meta-", "x-goog-meta-")
 _DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
+@lru_cache(1024)  # asked for with every range of an object
 def etag(data: bytes) -> str:
     return f'"{hashlib.md5(data).hexdigest()}"'
 

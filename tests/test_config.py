@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.config import BuildConfig, ReadConfig, TokenizerConfig, parse_size, reject_limit, written_size
+from tokpress.config import BuildConfig, ReadConfig, TokenizerConfig, reject_limit
 from tokpress.errors import UsageError
+from tokpress.sizes import parse_size, written_size
 
 
 class TestParseSize:

@@ -48,19 +48,31 @@ class TestCores:
         (cgroup / level / "cpu.max").write_text(quota + "\n")
         assert usable_cores() == 1
 
+    @pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 2), ("200000 100000", 2), ("320000 100000", 4)])
+    def test_a_part_of_a_core_is_used_too(
+        self, cgroup: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cores: int
+    ) -> None:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+        monkeypatch.setattr(machine, "_core_of", lambda cpu: ("0", str(cpu)))
+        (cgroup / "cpu.max").write_text(quota + "\n")
+        assert usable_cores() == cores
+
     @pytest.mark.parametrize("quota", ["max 100000", "", "?", "100000 0x", "6400000 100000"])
     def test_without_a_quota_are_all(self, cgroup: Path, quota: str) -> None:
         cores = usable_cores()
         (cgroup / "cpu.max").write_text(quota)
         assert usable_cores() == cores
 
-    def test_are_within_the_quota_of_an_old_cgroup(self, cgroup: Path) -> None:
+    @pytest.mark.parametrize("level", ["", "slurm", "slurm/job"])
+    def test_are_within_the_quota_of_an_old_cgroup(self, cgroup: Path, level: str) -> None:
         cores = usable_cores()
-        (cgroup / "cpu").mkdir()
-        (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+        (cgroup / "own").write_text("3:cpu,cpuacct:/slurm/job\n0::/\n")
+        place = cgroup / "cpu" / level
+        place.mkdir(parents=True)
+        (place / "cpu.cfs_period_us").write_text("100000\n")
+        (place / "cpu.cfs_quota_us").write_text("-1\n")
         assert usable_cores() == cores
-        (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("100000\n")
+        (place / "cpu.cfs_quota_us").write_text("100000\n")
         assert usable_cores() == 1
 
     def test_without_a_cgroup_are_all(self, cgroup: Path) -> None:
@@ -78,10 +90,13 @@ class TestMemory:
         (cgroup / level / "memory.current").write_text("2000000\n")
         assert available_memory() == 3_000_000
 
-    def test_is_within_the_limit_of_an_old_cgroup(self, cgroup: Path) -> None:
-        (cgroup / "memory").mkdir()
-        (cgroup / "memory" / "memory.limit_in_bytes").write_text("5000000\n")
-        (cgroup / "memory" / "memory.usage_in_bytes").write_text("2000000\n")
+    @pytest.mark.parametrize("level", ["", "slurm", "slurm/job"])
+    def test_is_within_the_limit_of_an_old_cgroup(self, cgroup: Path, level: str) -> None:
+        (cgroup / "own").write_text("3:cpu,memory:/slurm/job\n1:name=systemd:/else\n0::/\n")
+        place = cgroup / "memory" / level
+        place.mkdir(parents=True)
+        (place / "memory.limit_in_bytes").write_text("5000000\n")
+        (place / "memory.usage_in_bytes").write_text("2000000\n")
         assert available_memory() == 3_000_000
 
     def test_is_not_negative(self, cgroup: Path) -> None:

@@ -43,7 +43,7 @@ class TestHelp:
 
     def test_its_signature_names_them_with_their_defaults(self) -> None:
         parameters = inspect.signature(tokpress.build).parameters
-        own = ["inputs", "tokenizer", "out", "overwrite", "seal", "executor", "address", "reporter"]
+        own = ["inputs", "tokenizer", "out", "overwrite", "seal", "executor", "address", "reporter", "progress"]
         assert list(parameters)[: len(own)] == own
         defaults = {name: parameter.default for name, parameter in list(parameters.items())[len(own) :]}
         assert defaults == {o.name: None if o.of_chats is not None else o.default for o in OPTIONS}

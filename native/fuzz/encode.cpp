@@ -14,9 +14,11 @@ using namespace tokpress;
 
 namespace {
 
+constexpr unsigned kLogEntries = 13;  // a small cache: some are made anew each time
+
 struct Pair {
   std::unique_ptr<Encoder> fast, plain;
-  Worker worker;
+  Worker worker{kLogEntries};
 };
 
 std::vector<std::unique_ptr<Pair>>& models() {
@@ -51,11 +53,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<uint8_t> text(data + 1, data + size);
   if (first_invalid(text.data(), text.size()) != text.size()) return 0;
   Output kept, cold, plain, tracked;
-  Worker fresh, other;
+  Worker fresh(kLogEntries), other(kLogEntries);
   pair.fast->encode(text.data(), text.size(), pair.worker, kept);
   pair.fast->encode(text.data(), text.size(), fresh, cold);
   pair.plain->encode(text.data(), text.size(), other, plain);
-  std::vector<int64_t> starts;
+  Buffer<int64_t> starts;
   pair.fast->encode(text.data(), text.size(), fresh, tracked, starts);
   if (!same(kept, cold) || !same(kept, plain) || !same(kept, tracked) || starts.size() != kept.size()) __builtin_trap();
   for (size_t i = 0; i < starts.size(); ++i) {

@@ -9,11 +9,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                    " aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \n";
   try {
     const Encoder encoder(parse_model({reinterpret_cast<const char*>(data), size}), true);
-    Worker worker;
+    Worker worker(13);  // a small cache: it is made anew each time
     Output out;
     const auto* text = reinterpret_cast<const uint8_t*>(kText.data());
     for (int again = 0; again < 2; ++again) encoder.encode(text, kText.size(), worker, out);
-    std::vector<int64_t> starts;
+    Buffer<int64_t> starts;
     encoder.encode(text, kText.size(), worker, out, starts);
     for (size_t i = 0; i < out.size(); ++i) {
       if (out.data()[i] >= encoder.model().pieces.size()) __builtin_trap();

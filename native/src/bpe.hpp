@@ -61,7 +61,7 @@ class Bpe {
   Trie characters_, user_symbols_;
   uint32_t ascii_[128];
   bool starts_symbol_[256] = {};
-  std::vector<Merge> merges_;  // an open table by hash
+  HugeVector<Merge> merges_;  // an open table by hash
   uint64_t mask_ = 0;
 };
 

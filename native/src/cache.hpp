@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 namespace tokpress {
 
@@ -41,7 +40,7 @@ class Cache {
     uint64_t hash;
   };
 
-  explicit Cache(unsigned log_entries = 18);
+  explicit Cache(unsigned log_entries = 18);  // 13 at least
 
   // Of up to kShortBytes bytes; 24 bytes are read. Word by word, and written where it stays: a copy of what was just
   // written in other widths would have to wait for it.
@@ -74,9 +73,6 @@ class Cache {
   size_t bytes() const;  // at most
 
  private:
-  static constexpr size_t kSlots = size_t{1} << 15;
-  static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MB
-
   struct Slot {
     uint64_t hash;
     uint32_t at;  // in the pool: ids, scores, text
@@ -100,10 +96,11 @@ class Cache {
   static const uint64_t kMasks[kShortBytes + 1][3];
 
   std::unique_ptr<void, Free> memory_;
-  Entry* entries_;  // in it, on a line of the processor's cache
-  uint64_t mask_;
-  std::unique_ptr<Slot[], Free> slots_;
-  std::unique_ptr<uint32_t[], Free> pool_;
+  Entry* entries_;  // in it, as all that follows
+  Slot* slots_;
+  uint32_t* pool_;
+  uint64_t mask_, slot_mask_;
+  size_t pool_words_;
   size_t pool_used_ = 0;
   uint32_t era_ = 1;
 };

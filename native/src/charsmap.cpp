@@ -9,7 +9,7 @@ namespace tokpress {
 namespace {
 
 constexpr size_t kMaxRuleBytes = 64;
-constexpr size_t kMaxPaths = size_t{2} << 20;  // nodes are shared: nfkc has 45,000 units and 263,000 paths
+constexpr size_t kMaxPaths = size_t{1} << 19;  // nodes are shared: nfkc has 45,000 units and 263,000 paths
 constexpr size_t kMaxNested = 32;  // rules that are prefixes of one another: the library looks at no more
 
 // A unit of Darts' double array.
@@ -90,6 +90,14 @@ void Charsmap::add_rule(const std::string& key, uint32_t value) {
 }
 
 size_t Charsmap::longest(const uint8_t* text, size_t size, std::string_view& becomes) const {
+  return match(text, size, becomes, false);
+}
+
+size_t Charsmap::shortest(const uint8_t* text, size_t size, std::string_view& becomes) const {
+  return match(text, size, becomes, true);
+}
+
+size_t Charsmap::match(const uint8_t* text, size_t size, std::string_view& becomes, bool first) const {
   size_t length = 0;
   uint32_t value = 0;
   uint32_t at = offset_of(units_[0]);
@@ -102,6 +110,7 @@ size_t Charsmap::longest(const uint8_t* text, size_t size, std::string_view& bec
       if (at >= units_.size()) break;
       length = i + 1;
       value = value_of(units_[at]);
+      if (first) break;
     }
   }
   if (length && value < strings_.size()) becomes = strings_.c_str() + value;

@@ -31,10 +31,14 @@ class Charsmap {
   // The longest rule that the text begins with: its length in bytes, 0 if there is none, and what it becomes.
   size_t longest(const uint8_t* text, size_t size, std::string_view& becomes) const;
 
+  // The same of the shortest rule, which is the one that `tokenizers` takes.
+  size_t shortest(const uint8_t* text, size_t size, std::string_view& becomes) const;
+
   // Is there a rule of this ASCII character and an ASCII character after it?
   bool ascii_pair(uint8_t first) const { return ascii_pairs_[first]; }
 
  private:
+  size_t match(const uint8_t* text, size_t size, std::string_view& becomes, bool first) const;
   void add_rule(const std::string& key, uint32_t value);
   uint32_t& slot(uint32_t code);
 

@@ -5,7 +5,7 @@
 
 namespace tokpress {
 
-Cuts::Cuts(const Model& model) : ascii_(128 * 128, 1) {
+Cuts::Cuts(const Model& model) : ascii_(128 * 128, 1), words_(model.json.used) {
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
   for (const Piece& piece : model.pieces) {
     if (!piece.matches_text()) continue;
@@ -44,6 +44,11 @@ uint64_t Cuts::find_ascii(const uint8_t* text) const {
 
 uint64_t Cuts::find(const uint8_t* text, size_t at, size_t size, uint32_t& previous) const {
   const size_t end = std::min(at + 64, size);
+  if (words_) {
+    uint64_t spaces = 0;
+    for (size_t i = at; i < end; ++i) spaces |= static_cast<uint64_t>(text[i] == ' ') << (i - at);
+    return spaces;
+  }
   if (end - at == 64 && previous < 128) {
     uint64_t words[8];
     std::memcpy(words, text + at, 64);

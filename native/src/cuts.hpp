@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "memory.hpp"
 #include "model.hpp"
 #include "utf8.hpp"
 
@@ -33,8 +34,9 @@ class Cuts {
   }
 
   std::vector<uint8_t> ascii_;  // 128 x 128: 1 where text may be cut
-  std::vector<uint64_t> filter_;
+  HugeVector<uint64_t> filter_;
   unsigned shift_ = 63;
+  bool words_ = false;  // cut before spaces, nowhere else
 };
 
 }  // namespace tokpress

@@ -19,6 +19,7 @@ void give_back(std::vector<T>& values) {
 
 void Worker::tidy() {
   text.shrink(kKeptBytes);
+  replaced.shrink(kKeptBytes);
   give_back(origins);
   give_back(bpe.symbols);
   give_back(bpe.heap);
@@ -37,6 +38,8 @@ Encoder::Encoder(Model model, bool simd) : model_(std::move(model)), normalizer_
     unigram_ = Unigram(model_);
   }
   merges_unknown_ = !model_.byte_fallback;
+  alone_ = model_.bpe || model_.json.used;
+  if (model_.json.used) pretokens_ = Pretokens(model_);
   for (const Piece& piece : model_.pieces) {
     lengths_.push_back(piece.type == PieceType::byte ? kByte
                        : piece.matches_text()        ? static_cast<uint32_t>(piece.canonical.size())
@@ -46,13 +49,17 @@ Encoder::Encoder(Model model, bool simd) : model_(std::move(model)), normalizer_
 
 void Encoder::encode(const uint8_t* text, size_t size, Worker& worker, Output& out) const {
   const size_t begin = out.size();
-  normalizer_.run(text, size, worker.text);
+  if (model_.json.used) {
+    pretokens_.run(text, size, worker.replaced, worker.text);
+  } else {
+    normalizer_.run(text, size, worker.text);
+  }
   encode_canonical(worker, out);
   if (merges_unknown_) merge_unknown(begin, out);
   worker.tidy();
 }
 
-void Encoder::encode(const uint8_t* text, size_t size, Worker& worker, Output& out, std::vector<int64_t>& starts) const {
+void Encoder::encode(const uint8_t* text, size_t size, Worker& worker, Output& out, Buffer<int64_t>& starts) const {
   const size_t begin = out.size();
   normalizer_.run(text, size, worker.text, worker.origins);
   encode_canonical(worker, out);
@@ -81,7 +88,7 @@ void Encoder::encode_canonical(Worker& worker, Output& out) const {
     }
     begin = end;
     if (count == kBatch) {
-      model_.bpe ? flush<true>(segments, count, score, worker, out) : flush<false>(segments, count, score, worker, out);
+      alone_ ? flush<true>(segments, count, score, worker, out) : flush<false>(segments, count, score, worker, out);
       count = 0;
     }
   };
@@ -92,10 +99,10 @@ void Encoder::encode_canonical(Worker& worker, Output& out) const {
     for (; cuts; cuts &= cuts - 1) add(at + static_cast<size_t>(__builtin_ctzll(cuts)));
   }
   add(size);
-  if (count) model_.bpe ? flush<true>(segments, count, score, worker, out) : flush<false>(segments, count, score, worker, out);
+  if (count) alone_ ? flush<true>(segments, count, score, worker, out) : flush<false>(segments, count, score, worker, out);
 }
 
-template <bool kBpe>
+template <bool kAlone>
 void Encoder::flush(const Segment* segments, uint32_t count, float& score, Worker& worker, Output& out) const {
   uint32_t* to = out.room(kBatch * Cache::kShortIds);
   float sum = score;
@@ -104,10 +111,10 @@ void Encoder::flush(const Segment* segments, uint32_t count, float& score, Worke
     const Cache::Entry* entry =
         segment.size <= Cache::kShortBytes ? worker.cache.find(segment.key, segment.size) : nullptr;
     // A limit is below the library's reset, so a score that has to be reset passes none.
-    if (entry && (kBpe || std::fabs(sum) < entry->limit)) {
+    if (entry && (kAlone || std::fabs(sum) < entry->limit)) {
       std::memcpy(to, entry->ids, sizeof entry->ids);
       to += entry->count;
-      if constexpr (!kBpe) sum = (((sum + entry->scores[0]) + entry->scores[1]) + entry->scores[2]) + entry->scores[3];
+      if constexpr (!kAlone) sum = (((sum + entry->scores[0]) + entry->scores[1]) + entry->scores[2]) + entry->scores[3];
       continue;
     }
     out.advance(static_cast<size_t>(to - out.room(0)));
@@ -120,12 +127,17 @@ void Encoder::flush(const Segment* segments, uint32_t count, float& score, Worke
   score = sum;
 }
 
+void Encoder::encode_alone(const Segment& segment, Worker& worker) const {
+  if (model_.bpe) return bpe_.encode(segment.text, segment.size, worker.bpe, worker.tokens);
+  unigram_.follow_double(segment.text, segment.size, worker.unigram, worker.tokens);
+}
+
 // Not kept, or kept but not to be trusted with this score.
 void Encoder::missed(const Segment& segment, float& score, Worker& worker, Output& out) const {
   const bool is_short = segment.size <= Cache::kShortBytes;
   if (std::fabs(score) > Unigram::kReset) score = 0;  // one position is open at a cut; `follow` would do it, too
   Answer answer;
-  if (is_short && !model_.bpe) {
+  if (is_short && !alone_) {
     if (const Cache::Entry* entry = worker.cache.find(segment.key, segment.size)) {
       if (std::fabs(score) < entry->limit) return append({entry->ids, entry->scores, entry->count, 0}, score, out);
       score = unigram_.follow(segment.text, segment.size, score, worker.unigram, worker.tokens);
@@ -136,8 +148,8 @@ void Encoder::missed(const Segment& segment, float& score, Worker& worker, Outpu
   const uint64_t hash = segment.size <= Cache::kMostBytes ? Cache::long_hash(segment.text, segment.size) : 0;
   bool known = segment.size <= Cache::kMostBytes && worker.cache.find_long(hash, segment.text, segment.size, answer);
   if (!known && segment.size <= Cache::kMostBytes) {
-    if (model_.bpe) {
-      bpe_.encode(segment.text, segment.size, worker.bpe, worker.tokens);
+    if (alone_) {
+      encode_alone(segment, worker);
       answer = worker.tokens.answer(Unigram::kReset);
     } else {
       const float limit = unigram_.settle(segment.text, segment.size, worker.unigram, worker.tokens);
@@ -150,9 +162,9 @@ void Encoder::missed(const Segment& segment, float& score, Worker& worker, Outpu
     }
     known = true;
   }
-  if (known && (model_.bpe || std::fabs(score) < answer.limit)) return append(answer, score, out);
-  if (model_.bpe) {
-    bpe_.encode(segment.text, segment.size, worker.bpe, worker.tokens);
+  if (known && (alone_ || std::fabs(score) < answer.limit)) return append(answer, score, out);
+  if (alone_) {
+    encode_alone(segment, worker);
   } else {
     score = unigram_.follow(segment.text, segment.size, score, worker.unigram, worker.tokens);
   }
@@ -180,7 +192,7 @@ void Encoder::merge_unknown(size_t begin, Output& out) const {
 }
 
 // Pieces say how long they are; an unknown character is read from the text.
-void Encoder::find_starts(size_t begin, Worker& worker, Output& out, std::vector<int64_t>& starts) const {
+void Encoder::find_starts(size_t begin, Worker& worker, Output& out, Buffer<int64_t>& starts) const {
   const uint8_t* text = worker.text.data();
   uint32_t* ids = out.data();
   size_t at = 0, to = begin;

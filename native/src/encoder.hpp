@@ -1,6 +1,6 @@
 // A document -> ids.
 //
-// In: valid UTF-8. Out: ids appended to a vector, and on request the byte at which each token starts. `Encoder` never changes
+// In: valid UTF-8. Out: ids appended to a buffer, and on request the byte at which each token starts. `Encoder` never changes
 // after it is made; a `Worker` is what one thread needs beside it: a cache and scratch memory, bounded.
 #pragma once
 
@@ -11,41 +11,23 @@
 #include "bpe.hpp"
 #include "cache.hpp"
 #include "cuts.hpp"
+#include "memory.hpp"
 #include "model.hpp"
 #include "normalizer.hpp"
+#include "pretokens.hpp"
 #include "unigram.hpp"
 
 namespace tokpress {
 
-// Ids as they are made, with room behind them so that four can be written at once.
-class Output {
- public:
-  uint32_t* room(size_t more) {
-    if (used_ + more > ids_.size()) ids_.resize((used_ + more) * 2 + 1024);
-    return ids_.data() + used_;
-  }
-  void advance(size_t count) { used_ += count; }
-  void drop(size_t count) { used_ -= count; }
-  size_t size() const { return used_; }
-  const uint32_t* data() const { return ids_.data(); }
-  uint32_t* data() { return ids_.data(); }
-  // The ids themselves; nothing is left here.
-  std::vector<uint32_t> take() {
-    ids_.resize(used_);
-    used_ = 0;
-    return std::move(ids_);
-  }
-
- private:
-  std::vector<uint32_t> ids_;
-  size_t used_ = 0;
-};
+using Output = Buffer<uint32_t>;
 
 struct Worker {
   static constexpr size_t kKeptBytes = size_t{8} << 20;  // of canonical text, when a document is done
 
+  explicit Worker(unsigned log_entries = 18) : cache(log_entries) {}
+
   Cache cache;
-  Canonical text;
+  Canonical text, replaced;
   std::vector<size_t> origins;
   Tokens tokens;
   Bpe::Scratch bpe;
@@ -63,7 +45,10 @@ class Encoder {
   Encoder& operator=(const Encoder&) = delete;
 
   void encode(const uint8_t* text, size_t size, Worker& worker, Output& out) const;
-  void encode(const uint8_t* text, size_t size, Worker& worker, Output& out, std::vector<int64_t>& starts) const;
+  void encode(const uint8_t* text, size_t size, Worker& worker, Output& out, Buffer<int64_t>& starts) const;
+
+  // Does the text hold what only `tokenizers` itself can tell?
+  bool unsettled(const uint8_t* text, size_t size) const { return model_.json.used && pretokens_.unsettled(text, size); }
 
   const Model& model() const { return model_; }
 
@@ -76,20 +61,23 @@ class Encoder {
   static constexpr uint32_t kBatch = 64;
 
   void encode_canonical(Worker& worker, Output& out) const;
-  template <bool kBpe>
+  template <bool kAlone>
   void flush(const Segment* segments, uint32_t count, float& score, Worker& worker, Output& out) const;
+  void encode_alone(const Segment& segment, Worker& worker) const;
   void missed(const Segment& segment, float& score, Worker& worker, Output& out) const;
   void append(const Answer& answer, float& score, Output& out) const;
   void merge_unknown(size_t begin, Output& out) const;
-  void find_starts(size_t begin, Worker& worker, Output& out, std::vector<int64_t>& starts) const;
+  void find_starts(size_t begin, Worker& worker, Output& out, Buffer<int64_t>& starts) const;
 
   Model model_;
   Normalizer normalizer_;
+  Pretokens pretokens_;
   Cuts cuts_;
   Bpe bpe_;
   Unigram unigram_;
   std::vector<uint32_t> lengths_;  // of pieces, in canonical bytes; 0: unknown, kByte: a byte of an unknown character
   bool merges_unknown_;
+  bool alone_;  // what a segment becomes depends on nothing before it
 };
 
 }  // namespace tokpress

@@ -1,6 +1,9 @@
 #include "model.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "utf8.hpp"
@@ -130,6 +133,48 @@ void settle(Model& model) {
   if (!unknown) throw Refused("no unknown piece");
   if (!normal) throw Refused("no normal piece");
   if (model.byte_fallback && bytes != 256) throw Refused("byte fallback without 256 byte pieces");
+}
+
+void fill_json(Model& model, const std::vector<std::pair<std::string, double>>& pieces, size_t unknown) {
+  if (pieces.size() >= 1u << 24) throw Refused("more than 16 million pieces");
+  if (unknown >= pieces.size()) throw Refused("the unknown piece is outside the vocabulary");
+  model.json.used = true;
+  model.unknown_id = static_cast<uint32_t>(unknown);
+  std::unordered_map<std::string_view, size_t> last;  // of pieces that are there twice the last counts
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    const auto& [text, score] = pieces[id];
+    if (text.empty()) throw Refused("a piece is empty");
+    if (text.size() >= kMaxPieceBytes) throw Refused("a piece is too long");
+    if (text.find('\0') != std::string::npos) throw Refused("a piece holds a null character");
+    if (!std::isfinite(score)) throw Refused("a score is not finite");
+    if (!is_valid(text)) throw Refused("a piece is no valid UTF-8");
+    last[text] = id;
+    least = std::min(least, score);
+    const int byte = byte_of(text);
+    if (byte >= 0) model.byte_ids[byte] = static_cast<uint32_t>(id);
+  }
+  // Then a piece is always better than unknown characters in its place, so none of these together is a piece.
+  if (least > 9) throw Refused("the least score is above 9");
+  if (!last.count(kSpace)) throw Refused("U+2581 is no piece");
+  if (pieces[unknown].first.find(kSpace) != std::string::npos) throw Refused("the unknown piece holds U+2581");
+  for (int byte = 0; byte < 256 && model.byte_fallback; ++byte) {
+    const char digits[] = "0123456789ABCDEF";
+    const std::string name = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
+    if (!last.count(name)) throw Refused("byte fallback without 256 byte pieces");
+  }
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    Piece piece;
+    piece.text = pieces[id].first;
+    piece.canonical = canonical_text(piece.text);
+    // A word has no space, and U+2581 at its beginning only.
+    const bool never = last[piece.text] != id || piece.text.find(' ') != std::string::npos ||
+                       piece.canonical.find(' ', 1) != std::string::npos;
+    piece.type = never ? PieceType::control : PieceType::normal;
+    piece.score = static_cast<float>(pieces[id].second);
+    model.pieces.push_back(std::move(piece));
+    model.scores.push_back(pieces[id].second);
+  }
 }
 
 }  // namespace tokpress

@@ -19,6 +19,16 @@ struct Refused : std::invalid_argument {
 
 enum class PieceType : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
 
+// What a unigram `tokenizer.json` does with text before its model sees it, and how its model counts.
+struct JsonSettings {
+  enum Joined : uint8_t { kNot, kSpace, kMeta };
+  bool used = false;  // else it is a SentencePiece model
+  bool words = false;   // WhitespaceSplit
+  bool prefix = true;   // Metaspace puts U+2581 before what does not begin with it
+  bool strip_left = false, strip_right = false;
+  Joined joined_spaces = kNot;  // what two and more spaces become
+};
+
 struct Piece {
   std::string text;       // as in the file
   std::string canonical;  // with each U+2581 as one 0x20, as text is while it is encoded
@@ -41,11 +51,14 @@ struct Model {
   std::string charsmap;  // precompiled, see charsmap.hpp; empty: none
   uint32_t unknown_id = 0;
   uint32_t byte_ids[256] = {};  // with byte_fallback
-  // How scores are added along a path: as `sentencepiece` 0.2.2 does it (float, with a reset), or as `tokenizers` (double).
-  bool double_sums = false;
+  JsonSettings json;
+  std::vector<double> scores;  // with `json`, which has them in doubles
 };
 
 Model parse_model(std::string_view data);
+
+// The model of a unigram `tokenizer.json`, from its pieces and their scores; `model` has the settings.
+void fill_json(Model& model, const std::vector<std::pair<std::string, double>>& pieces, size_t unknown);
 
 // Checks what must hold however a model came to be, and fills in what follows from its pieces.
 void settle(Model& model);

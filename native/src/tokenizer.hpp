@@ -28,9 +28,9 @@ struct Documents {
 };
 
 struct Batch {
-  std::vector<uint32_t> ids;
-  std::vector<int64_t> ends;
-  std::vector<int64_t> starts;  // of tokens, in the bytes of their document, if asked for
+  Buffer<uint32_t> ids;
+  Buffer<int64_t> ends;
+  Buffer<int64_t> starts;  // of tokens, in the bytes of their document, if asked for
 };
 
 class Tokenizer {
@@ -44,10 +44,15 @@ class Tokenizer {
   // Raises std::invalid_argument, with the document's number, if one is no valid UTF-8.
   Batch encode(const Documents& documents, size_t threads, bool with_starts) const;
 
+  // Documents that are to be left to `tokenizers`. What is no valid UTF-8 is none of them: `encode` speaks up.
+  Buffer<int64_t> unsettled(const Documents& documents) const;
+
   const Encoder& encoder() const { return encoder_; }
 
  private:
   struct Part;
+
+  static Batch joined(std::vector<Part>& parts);
 
   void encode_part(const Documents& documents, Part& part, bool with_starts) const;
   void encode_document(const uint8_t* text, size_t size, Worker& worker, Part& part, bool with_starts) const;

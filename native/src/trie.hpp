@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "memory.hpp"
+
 namespace tokpress {
 
 class Trie {
@@ -41,8 +43,8 @@ class Trie {
 
   struct Builder;
 
-  std::vector<uint32_t> units_;   // base << 9 | has a value << 8 | byte; always whole blocks of 256: a step stays inside
-  std::vector<uint32_t> values_;  // by node
+  HugeVector<uint32_t> units_;   // base << 9 | has a value << 8 | byte; always whole blocks of 256: a step stays inside
+  HugeVector<uint32_t> values_;  // by node
 };
 
 }  // namespace tokpress

@@ -4,6 +4,7 @@
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "utf8.hpp"
 
@@ -38,6 +39,12 @@ Unigram::Unigram(const Model& model) : model_(&model) {
     const Piece& piece = model.pieces[trie_.value(node)];
     const int length = static_cast<int>(piece.text.size());
     scores_[node] = piece.type == PieceType::user_defined ? static_cast<float>(0.1 * (length - 1)) : piece.score;
+  }
+  if (!model.json.used) return;
+  unknown_double_ = *std::min_element(model.scores.begin(), model.scores.end()) - kUnknownPenalty;
+  doubles_.resize(trie_.size());
+  for (uint32_t node = 0; node < trie_.size(); ++node) {
+    if (trie_.has_value(node)) doubles_[node] = model.scores[trie_.value(node)];
   }
 }
 
@@ -98,19 +105,22 @@ float Unigram::settle(const uint8_t* text, uint32_t size, Scratch& scratch, Toke
   return static_cast<float>(std::max(0.0, std::min(turns, resets)));
 }
 
-float Unigram::follow(const uint8_t* text, uint32_t size, float score, Scratch& scratch, Tokens& tokens) const {
-  grow(scratch.score, size + 1);
+// The best path as a library finds it: of equal ones the first that is met. `added` is by node of the trie.
+template <class Real>
+Real Unigram::recur(const uint8_t* text, uint32_t size, Real score, std::vector<Real>& kept, const HugeVector<Real>& added,
+                    Real unknown, Scratch& scratch) const {
+  grow(kept, size + 1);
   grow(scratch.from, size + 1);
   grow(scratch.node, size + 1);
-  float* const scores = scratch.score.data();
+  Real* const scores = kept.data();
   uint32_t* const from = scratch.from.data();
   uint32_t* const nodes = scratch.node.data();
   std::fill(from, from + size + 1, kNowhere);
   scores[0] = score;
   uint32_t frontier = 0;
   for (uint32_t at = 0; at < size;) {
-    float here = scores[at];
-    if (here < -kReset || here > kReset) {
+    Real here = scores[at];
+    if (std::is_same_v<Real, float> && (here < -kReset || here > kReset)) {
       for (uint32_t i = at; i <= frontier; ++i) {
         if (i == at || from[i] != kNowhere) scores[i] -= here;
       }
@@ -118,9 +128,9 @@ float Unigram::follow(const uint8_t* text, uint32_t size, float score, Scratch& 
     }
     const uint32_t width = char_size(text[at]);
     bool single = false;
-    const auto reach = [&](uint32_t end, float added, uint32_t node) {
+    const auto reach = [&](uint32_t end, Real more, uint32_t node) {
       frontier = std::max(frontier, end);
-      const float sum = added + here;
+      const Real sum = more + here;
       if (from[end] == kNowhere || sum > scores[end]) {
         scores[end] = sum;
         from[end] = at;
@@ -132,13 +142,23 @@ float Unigram::follow(const uint8_t* text, uint32_t size, float score, Scratch& 
       ++end;
       if (!trie_.has_value(node)) continue;
       single |= end - at == width;
-      reach(end, scores_[node], node);
+      reach(end, added[node], node);
     }
-    if (!single) reach(at + width, unknown_score_, kUnknown);
+    if (!single) reach(at + width, unknown, kUnknown);
     at += width;
   }
-  trace(text, size, scratch, tokens);
   return scores[size];
+}
+
+float Unigram::follow(const uint8_t* text, uint32_t size, float score, Scratch& scratch, Tokens& tokens) const {
+  const float end = recur<float>(text, size, score, scratch.score, scores_, unknown_score_, scratch);
+  trace(text, size, scratch, tokens);
+  return end;
+}
+
+void Unigram::follow_double(const uint8_t* text, uint32_t size, Scratch& scratch, Tokens& tokens) const {
+  recur<double>(text, size, 0, scratch.best, doubles_, unknown_double_, scratch);
+  trace(text, size, scratch, tokens);
 }
 
 // From the end back, then turned around.

@@ -35,16 +35,19 @@ class Unigram {
   // Ids as the library finds them from this score on, and the score after them.
   float follow(const uint8_t* text, uint32_t size, float score, Scratch& scratch, Tokens& tokens) const;
 
-  // Ids as `tokenizers` finds them: sums of doubles that begin at 0.
+  // Ids as `tokenizers` finds them in a word: sums of doubles that begin at 0, so nothing before it matters.
   void follow_double(const uint8_t* text, uint32_t size, Scratch& scratch, Tokens& tokens) const;
 
  private:
+  template <class Real>
+  Real recur(const uint8_t* text, uint32_t size, Real score, std::vector<Real>& kept, const HugeVector<Real>& added, Real unknown,
+             Scratch& scratch) const;
   void trace(const uint8_t* text, uint32_t size, const Scratch& scratch, Tokens& tokens) const;
 
   const Model* model_ = nullptr;
   Trie trie_;
-  std::vector<float> scores_;  // by node of the trie
-  std::vector<double> doubles_;
+  HugeVector<float> scores_;  // by node of the trie
+  HugeVector<double> doubles_;  // the same for a `tokenizer.json`
   float unknown_score_ = 0;
   double unknown_double_ = 0;
 };

@@ -9,6 +9,21 @@ _Int64s = npt.NDArray[np.int64]
 
 class Tokenizer:
     def __init__(self, model: bytes, *, literals: Sequence[tuple[str, int]] = ..., simd: bool = True) -> None: ...
+    @staticmethod
+    def from_pieces(
+        pieces: Sequence[tuple[str, float]],
+        *,
+        unknown: int,
+        byte_fallback: bool = False,
+        charsmap: bytes = b"",
+        words: bool = False,
+        prefix: bool = True,
+        strip_left: bool = False,
+        strip_right: bool = False,
+        joined_spaces: str = "",
+        literals: Sequence[tuple[str, int]] = ...,
+    ) -> Tokenizer: ...
+    def unsettled(self, offsets: _Int64s, data: npt.NDArray[np.uint8]) -> _Int64s: ...
     @overload
     def encode(self, texts: list[str], *, threads: int = 1, starts: Literal[False] = False) -> tuple[_Ids, _Int64s]: ...
     @overload

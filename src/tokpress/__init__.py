@@ -7,6 +7,7 @@
 The public names are below. They are imported when first used, so that `import tokpress` costs nothing.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tokpress.packing.pack import pack
     from tokpress.run import events
     from tokpress.run.event_log import read_events
+    from tokpress.store.copy import copy
+    from tokpress.store.publish import publish
     from tokpress.store.reader import Store
     from tokpress.train import train_tokenizer
 
@@ -41,6 +44,7 @@ _HOMES = {
     "TokpressError": "tokpress.errors",
     "build": "tokpress.api",
     "build_share": "tokpress.api",
+    "copy": "tokpress.store.copy",
     "dry_run": "tokpress.api",
     "export": "tokpress.formats.export",
     "import_tokens": "tokpress.formats.import_",
@@ -49,6 +53,7 @@ _HOMES = {
     "open": "tokpress.api",
     "pack": "tokpress.packing.pack",
     "parallel_tokenize": "tokpress.live.parallel",
+    "publish": "tokpress.store.publish",
     "read_events": "tokpress.run.event_log",
     "train_tokenizer": "tokpress.train",
     "verify": "tokpress.api",
@@ -65,6 +70,7 @@ __all__ = [
     "__version__",
     "build",
     "build_share",
+    "copy",
     "dry_run",
     "events",
     "export",
@@ -74,6 +80,7 @@ __all__ = [
     "open",
     "pack",
     "parallel_tokenize",
+    "publish",
     "read_events",
     "train_tokenizer",
     "verify",
@@ -81,7 +88,15 @@ __all__ = [
 ]
 
 
+NOT_ON_WINDOWS = (
+    "tokpress runs on Linux, and on macOS where that has what it needs. On Windows, use it inside WSL: run "
+    "`wsl --install`, and then the same commands in the Linux that it gives you."
+)
+
+
 def __getattr__(name: str) -> Any:
+    if sys.platform == "win32" and name in {*_HOMES, *_MODULES}:
+        raise ImportError(NOT_ON_WINDOWS)
     if name in _MODULES:
         return import_module(_MODULES[name])
     if name in _HOMES:

@@ -23,13 +23,26 @@ BadRecordChoice = Literal["skip", "stop"]
 ReceiptChoice = Literal["none", "sampled", "all"]
 PinChoice = Literal["none", "cores", "numa"]
 
-_UNITS = {"TiB": 2**40, "TB": 10**12, "GiB": 2**30, "GB": 10**9, "MiB": 2**20, "MB": 10**6, "KiB": 2**10, "kB": 10**3}
-_FACTORS = {"": 1} | {unit.lower().removesuffix("b"): factor for unit, factor in _UNITS.items()}
-
 
 class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a record is and where its text stands."""
 
+    dataset: Annotated[
+        str | None,
+        Option(
+            "A dataset of the Hugging Face Hub: one that `tokpress datasets` lists, or any ORG/NAME.",
+            "inputs",
+            group="Dataset",
+            metavar="NAME[:CONFIG][@REV]",
+            live=True,
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        Option(
+            "Of the dataset. Default: train, or the only one.", "inputs", group="Dataset", metavar="NAME", live=True
+        ),
+    ] = None
     format: Annotated[
         str | None,
         Option(
@@ -83,7 +96,8 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
     engine: Annotated[
         str,
         Option(
-            "auto: a fast engine if one is proved equal on your own text, else the reference.",
+            "auto: a fast engine if one is proved equal on your own text, else the reference. Or its name, like gigatoken, "
+            "native, huggingface, sentencepiece, tiktoken.",
             "no",
             kind="engine",
             live=True,
@@ -201,6 +215,11 @@ class TemplateConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self != TemplateConfig()
 
     @property
+    def makes_text(self) -> bool:
+        """Whether text is made of other fields than `text_field`."""
+        return not (self.prompt_field is None and self.messages_field is None and self.template is None)
+
+    @property
     def has_mask(self) -> bool:
         return not (self.completion_field is None and self.messages_field is None and self.template is None)
 
@@ -313,25 +332,6 @@ class BuildConfig(msgspec.Struct, frozen=True, kw_only=True):
 def split_path(field: str) -> tuple[str, ...]:
     """`"meta.url"` as the names that lead to a field."""
     return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", field))
-
-
-def parse_size(text: str | int) -> int:
-    """`"4GB"`, `"512MiB"`, `"1.5g"` or a plain number, as bytes."""
-    if isinstance(text, int):
-        return text
-    match = re.fullmatch(r"([0-9.]+)\s*([kmgt]?i?)b?", text.strip().lower())
-    try:
-        if match is None:
-            raise ValueError
-        return int(float(match[1]) * _FACTORS[match[2]])
-    except (ValueError, KeyError):
-        raise UsageError(f"{text!r} is not a size. Write it like 4GB, 512MiB or 1048576.") from None
-
-
-def written_size(size: int) -> str:
-    """Bytes as one would type them, exactly: `256MiB`."""
-    whole = (f"{size // factor}{unit}" for unit, factor in _UNITS.items() if size and size % factor == 0)
-    return next(whole, str(size))
 
 
 ALWAYS_ALLOWED = 10  # rejects, where the limit is a share: so that a small file passes

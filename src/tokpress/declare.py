@@ -13,7 +13,9 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-Group = Literal["Reading", "Supervised data", "Splits", "Tokens", "Checks", "Resources", "Store"]  # as help shows them
+Group = Literal[
+    "Dataset", "Reading", "Supervised data", "Splits", "Tokens", "Checks", "Resources", "Store"
+]  # as help shows them
 Output = Literal[
     "always",  # stored in the plan's options, whatever its value: what plans have held from the start
     "changed",  # stored there unless it is the default: all newer options, so that the plans of older stores stay the same

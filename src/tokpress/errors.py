@@ -17,7 +17,13 @@ A message names the thing, says why it matters, and ends with what to do next.
 
 
 class TokpressError(Exception):
-    """Base of all errors a user can cause or must act upon."""
+    """Base of all errors a user can cause or must act upon.
+
+    try:
+        store = tokpress.open("tokens")
+    except tokpress.TokpressError as error:
+        print(error)  # the thing, why it matters, and the next command
+    """
 
     exit_code = 1
 

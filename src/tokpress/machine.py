@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from tokpress.errors import UsageError
+
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")  # says where below it this process stands
 
@@ -17,8 +19,9 @@ _MAPS_TO_SPARE = 16  # between the last map that could be made and the limit
 
 def usable_cores() -> int:
     """Physical cores that this process may run on, within its affinity and its cgroup's quota."""
-    allowed = os.sched_getaffinity(0)
-    cores = {_core_of(cpu) for cpu in allowed}
+    if not hasattr(os, "sched_getaffinity"):  # macOS
+        return psutil.cpu_count(logical=False) or 1
+    cores = {_core_of(cpu) for cpu in os.sched_getaffinity(0)}
     quota = _cpu_quota()
     return max(min(len(cores), math.ceil(quota) if quota else len(cores)), 1)
 
@@ -37,20 +40,23 @@ def _cpu_quota() -> float | None:
         with suppress(OSError, ValueError):  # no cgroup, or no limit
             quota, period = (cgroup / "cpu.max").read_text().split()
             quotas.append(int(quota) / int(period))
-    with suppress(OSError, ValueError):  # version 1 of cgroups; -1 is no limit
-        old = _CGROUP / "cpu"
-        quotas.append(int((old / "cpu.cfs_quota_us").read_text()) / int((old / "cpu.cfs_period_us").read_text()))
+    for old in _cgroups("cpu"):
+        with suppress(OSError, ValueError):  # -1 is no limit
+            quotas.append(int((old / "cpu.cfs_quota_us").read_text()) / int((old / "cpu.cfs_period_us").read_text()))
     return min((quota for quota in quotas if quota > 0), default=None)
 
 
-def _cgroups() -> list[Path]:
-    """This process's cgroup and those around it: the limits of all of them hold."""
+def _cgroups(controller: str = "") -> list[Path]:
+    """This process's cgroup and those around it: the limits of all of them hold. In version 1 each controller has a tree of
+    its own; version 2 has one, without a name."""
+    root = _CGROUP / controller
     try:
-        own = next(line for line in _OWN_CGROUP.read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
-        return [_CGROUP]
-    inner = _CGROUP / own.removeprefix("0::").strip("/")
-    return [inner, *(parent for parent in inner.parents if parent.is_relative_to(_CGROUP))]
+        fields = [line.split(":", 2) for line in _OWN_CGROUP.read_text().splitlines()]
+        own = next(path for _, controllers, path in fields if controller in controllers.split(","))
+    except (OSError, ValueError, StopIteration):
+        return [root]
+    inner = root / own.strip("/")
+    return [inner, *(parent for parent in inner.parents if parent.is_relative_to(root))]
 
 
 def available_memory() -> int:
@@ -60,10 +66,10 @@ def available_memory() -> int:
         with suppress(OSError, ValueError):  # no cgroup, or no limit
             limit, used = (cgroup / "memory.max").read_text(), (cgroup / "memory.current").read_text()
             available = min(available, int(limit) - int(used))
-    with suppress(OSError, ValueError):  # version 1 of cgroups; no limit is a very large one
-        old = _CGROUP / "memory"
-        limit, used = (old / "memory.limit_in_bytes").read_text(), (old / "memory.usage_in_bytes").read_text()
-        available = min(available, int(limit) - int(used))
+    for old in _cgroups("memory"):
+        with suppress(OSError, ValueError):  # no limit is a very large one
+            limit, used = (old / "memory.limit_in_bytes").read_text(), (old / "memory.usage_in_bytes").read_text()
+            available = min(available, int(limit) - int(used))
     return max(available, 0)
 
 
@@ -80,6 +86,10 @@ def map_limit() -> int | None:
 
 def cpu_sets(pin: str) -> list[set[int]]:
     """The CPUs of each worker in turn: one core, or one NUMA node; empty if workers are not pinned."""
+    if pin == "none":
+        return []
+    if not hasattr(os, "sched_getaffinity"):
+        raise UsageError(f"--pin {pin} needs Linux: no other system lets a process choose its cores. Leave --pin out.")
     allowed = os.sched_getaffinity(0)
     if pin == "cores":
         cores: dict[tuple[str, str], set[int]] = {}

@@ -22,11 +22,11 @@ from tokpress.config import (
     OverlongChoice,
     PinChoice,
     ReceiptChoice,
-    parse_size,
 )
 from tokpress.declare import Declared, declared, sections
 from tokpress.errors import StoreError, UsageError
 from tokpress.records import SpecialTokenPolicy
+from tokpress.sizes import parse_size
 
 PathLike = str | os.PathLike[str]
 
@@ -37,6 +37,8 @@ OPTIONS = declared(BuildConfig)
 class LiveOptions(TypedDict, total=False):
     """Those options of `tokpress build` that say which tokens there are, under the same names."""
 
+    dataset: str | None
+    split: str | None
     format: str | None
     text_field: str
     separator: str | None

@@ -12,9 +12,9 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tokpress.config import written_size
 from tokpress.declare import Declared, by_group, table_name
 from tokpress.options import OPTIONS
+from tokpress.sizes import written_size
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

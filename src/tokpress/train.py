@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tokpress.config import ReadConfig, parse_size
+from tokpress.config import ReadConfig
 from tokpress.errors import UsageError
+from tokpress.sizes import parse_size
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
 from tokpress.storage.local import LocalStorage
@@ -42,7 +43,14 @@ def train_tokenizer(
     overwrite: bool = False,
 ) -> Path:
     """Trains on about `sample_size` bytes drawn from all over the inputs; returns the path of the file written. A file that
-    is there is not replaced unless `overwrite` says so: stores may have been made with it."""
+    is there is not replaced unless `overwrite` says so: stores may have been made with it.
+
+    `model`: bpe (a tokenizer.json), or what `tokpress train-tokenizer --help` lists. `pattern`: how text is split
+    into words. `special_tokens`: the first one ends documents. `format`, `text_field`, `separator` and
+    `max_doc_bytes`: how inputs are read, as for a build.
+
+        path = tokpress.train_tokenizer("data/*.jsonl", out="new-tokenizer.json", vocab_size=8192)
+    """
     path = Path(out)
     expected = ".json" if model == "bpe" else ".model"
     if path.suffix != expected:

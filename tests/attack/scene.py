@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NoReturn
 from unittest.mock import patch
 
 import pytest
@@ -31,6 +33,7 @@ class Scene:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.out = path / "store"
+        self.to_remove: list[Path] = []  # what is not below `path`
         self.bystander = path / "bystander"
         for name in _FOREIGN_FILES:
             (self.bystander / name).parent.mkdir(parents=True, exist_ok=True)
@@ -40,13 +43,17 @@ class Scene:
     def store(self) -> tokpress.Store:
         return tokpress.open(self.out)
 
+    def close(self) -> None:
+        for path in self.to_remove:
+            shutil.rmtree(path, ignore_errors=True)
+
     def check_bystander(self) -> None:
         """Nobody wrote into what is not tokpress's."""
         found = {path.relative_to(self.bystander).as_posix() for path in self.bystander.rglob("*") if path.is_file()}
         assert found == _FOREIGN_FILES, found
         assert all((self.bystander / name).read_text() == _FOREIGN for name in found)
 
-    def skip(self, why: str) -> None:
+    def skip(self, why: str) -> NoReturn:
         """This machine has not what the case needs: said in one line."""
         pytest.skip(why)
 

@@ -33,7 +33,11 @@ def _chosen() -> list[tuple[str, Case]]:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{topic}: {case.name}") for topic, case in _chosen()])
 def test_what_must_come_of_it(case: Case, tmp_path: Path) -> None:
-    case.run(Scene(tmp_path))
+    scene = Scene(tmp_path)
+    try:
+        case.run(scene)
+    finally:
+        scene.close()
 
 
 def test_no_case_stands_there_twice() -> None:

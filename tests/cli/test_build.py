@@ -28,6 +28,12 @@ class TestBuild:
         store = tokpress.open(tmp_path / "store")
         assert [store.text(i) for i in range(len(TEXTS))] == TEXTS
 
+    @pytest.mark.parametrize("keep", ["", "id,", ",id", "id, ,url"])
+    def test_a_field_to_keep_has_a_name(self, cli: Cli, source: Path, tmp_path: Path, keep: str) -> None:
+        result = cli("build", source, "--tokenizer", "bytes", "--out", tmp_path / "store", "--keep", keep)
+        assert result.code == 2
+        assert "is not like 'id,url'" in result.err
+
     def test_says_what_it_does_and_what_comes_next(self, cli: Cli, source: Path, tmp_path: Path, bpe: Path) -> None:
         err = cli("build", source, "--tokenizer", bpe, "--out", tmp_path / "store", "--audit-rate", "1").err
         for said in (
@@ -136,7 +142,7 @@ class TestBuild:
         assert cli(*arguments).code == 0
         refused = cli(*arguments, "--no-eos")
         assert refused.code == 2
-        assert "options.eos_id: was 256, is None" in refused.err
+        assert "options.eos_id: was 256, is nothing" in refused.err
         assert "--overwrite" in refused.err
         assert cli(*arguments, "--no-eos", "--overwrite").code == 0
         assert tokpress.open(tmp_path / "store").manifest.eos_id is None
@@ -222,6 +228,8 @@ class TestProgress:
         bar = ByteProgress(screen, "encoding", 1000)
         clock.now += 1
         bar.advance(500, "· 3 docs/s")
+        assert bar._bar is not None
+        assert [(task.completed, task.total) for task in bar._bar.tasks] == [(500, 1000)]
         bar.close()
         assert "encoding" in shown(screen)
         assert "50% · 500 B/s · 3 docs/s" in shown(screen)

@@ -37,6 +37,8 @@ TYPED: dict[str, list[str]] = {
     "date": ["--date", "2026-01-02"],
     "loss": ["--loss", "last"],
     "template": ["--template", __file__],
+    "dataset": ["--dataset", "c4:en@v1"],
+    "split": ["--split", "validation"],
     "per_turn": ["--per-turn"],
     "mask_thinking": ["--mask-thinking"],
     "mask_tool_calls": ["--mask-tool-calls"],

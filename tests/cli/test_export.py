@@ -48,6 +48,14 @@ class TestExport:
         assert data.dtype == np.int64
         assert data[0, -1] == tokpress.open(store).doc(0)[-1]
 
+    def test_of_several_splits_those_that_are_named(self, cli: Cli, tmp_path: Path) -> None:
+        splits = {name: [[3], [2]] for name in ("train", "val", "test")}
+        store = furnish(template(tmp_path / "made"), splits)
+        typed = ("export", store, "--to", "npy", "--max-length", 4, "--json")
+        chosen = json.loads(cli(*typed, "--split", "val", "--split", "test", "--out", tmp_path / "two").out)
+        assert sorted(chosen["splits"]) == ["test", "val"]
+        assert sorted(json.loads(cli(*typed, "--out", tmp_path / "all").out)["splits"]) == ["test", "train", "val"]
+
     def test_what_a_format_cannot_hold_is_wrong_usage(self, cli: Cli, store: Path, tmp_path: Path) -> None:
         result = cli("export", store, "--to", "npy", "--out", tmp_path / "out")
         assert result.code == 2

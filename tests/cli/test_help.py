@@ -16,6 +16,7 @@ from tokpress.cli import module_of, tokpress
 
 from .conftest import Cli
 
+DATASET = ["--dataset", "--split"]
 READING = ["--format", "--text-field", "--separator", "--max-doc-bytes"]
 SUPERVISED = [
     *("--prompt-field", "--completion-field", "--prompt-separator"),
@@ -31,14 +32,17 @@ SUPERVISED = [
     ),
     *("--val-fraction", "--val-docs", "--split-field", "--val-inputs", "--split-key", "--split-seed"),
 ]
+OPTIONS_OF_A_BUILD = [
+    *(*READING, *SUPERVISED, "--engine", "--special-tokens"),
+    *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
+    *("--audit-rate", "--max-rejects", "--on-bad-record", "--check-receipts"),
+    *("--workers", "--memory", "--doc-timeout", "--pin", "--profile"),
+    *("--drop-empty", "--no-drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
+]
 FLAGS = {
     "build": [
         "INPUTS",
-        *("--tokenizer", "--out", *READING, *SUPERVISED, "--engine", "--special-tokens"),
-        *("--bos", "--no-bos", "--eos", "--no-eos", "--bos-token", "--eos-token", "--pattern", "--special-token"),
-        *("--audit-rate", "--max-rejects", "--on-bad-record", "--check-receipts"),
-        *("--workers", "--memory", "--doc-timeout", "--pin", "--profile"),
-        *("--drop-empty", "--no-drop-empty", "--limit", "--keep", "--unit-size", "--shard-size"),
+        *("--tokenizer", "--out", *DATASET, *OPTIONS_OF_A_BUILD),
         *(
             "--dry-run",
             "--monitor",
@@ -60,22 +64,29 @@ FLAGS = {
         *("--padding-side", "--truncation-side", "--plot", "--json"),
     ],
     "inspect": ["STORE", "--doc", "--seq", "--seq-len", "--split", "--json"],
+    "view": ["STORES", "--run", "--events", "--meter", "--tokenizer", "--port", "--no-open"],
+    "report": ["STORE", "--out", "--plots", "--seq-len", "--split"],
     "verify": ["STORE", "--deep", "--deep-docs", "--json"],
     "status": ["STORE", "--json"],
+    "copy": ["STORE", "TO", "--read-back", "--no-read-back", "--json"],
+    "publish": ["STORE", "TO", "--private", "--public", "--json"],
     "export": [
         *("STORE", "--to", "--for", "--lossy", "--out", "--split", "--seq-len", "--max-length", "--method"),
         *("--overlap", "--keep-last", "--long-docs", "--padding-side", "--truncation-side"),
         *("--dtype", "--merge", "--file-tokens", "--min-files", "--tokenizer-name", "--keep"),
+        *("--indices-for", "--index-samples", "--index-run"),
         *("--copy", "--overwrite", "--workers", "--json"),
     ],
     "import": [
         *("PATHS", "--from", "--tokenizer", "--out", "--val", "--eos-token"),
         *("--dtype", "--copy", "--overwrite", "--json"),
     ],
+    "datasets": ["WORD", "--json"],
     "bench": [
-        *("tokenizer", "INPUTS", "--tokenizer", *READING, "--json"),
-        *("workers", "INPUTS", "--tokenizer", "--up-to", "--scratch", "--plot", *READING, "--json"),
-        *("loader", "STORE", "--seq-len", "--method", "--batch-size", "--split", "--seconds", "--json"),
+        *("tokenizer", "INPUTS", "--tokenizer", "--plot", *READING, "--json"),
+        *("workers", "INPUTS", "--tokenizer", "--up-to", "--scratch", "--plot"),
+        *(flag for flag in (*OPTIONS_OF_A_BUILD, "--json") if flag != "--workers"),
+        *("loader", "STORE", "--seq-len", "--method", "--batch-size", "--split", "--seconds", "--plot", "--json"),
     ],
     "diagnose": [
         *("SCRIPT", "--tokenizer", "--inputs", "--step-ms", "--seq-len", "--batch-size", "--workers", "--steps"),

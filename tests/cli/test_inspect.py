@@ -46,6 +46,12 @@ class TestStore:
         assert "Hello, world.<|endoftext|>\n" in out
         assert out.count("document ") == 3
 
+    def test_says_of_a_long_document_that_it_goes_on(self, cli: Cli, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("ab" * 5000)
+        tokpress.build(tmp_path / "a.txt", tokenizer="bytes", out=tmp_path / "long")
+        assert cli("inspect", tmp_path / "long").out.rstrip().endswith("…")
+        assert "…" not in cli("inspect", tmp_path / "long", "--doc", 0).out
+
     def test_with_json_prints_it_and_nothing_else(self, cli: Cli, store: Path) -> None:
         result = cli("inspect", store, "--json")
         facts = json.loads(result.out)
@@ -92,6 +98,14 @@ class TestDocument:
         out = cli("inspect", store, "--doc", 3).out
         assert "\\x1b[31mred\\x1b[0m \\x07bell \\u202eright to left<|endoftext|>" in out
         assert not [char for char in out if not char.isprintable() and char != "\n"]
+
+    def test_its_json_cannot_command_the_terminal_either(self, cli: Cli, tmp_path: Path) -> None:
+        text = "\x1b[31m \x9b2J \u202e é 👍 \U000e0041 \n end"
+        (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}) + "\n")
+        store = tokpress.build(tmp_path / "a.jsonl", tokenizer="bytes", out=tmp_path / "store")
+        result = cli("inspect", store.path, "--doc", 0, "--json")
+        assert json.loads(result.out)["text"] == text + "<|endoftext|>"
+        assert all(char.isprintable() or char == "\n" for char in result.out)
 
     def test_with_json_has_ids_and_text(self, cli: Cli, store: Path) -> None:
         shown = json.loads(cli("inspect", store, "--doc", -2, "--json").out)

@@ -28,7 +28,7 @@ class TestErrors:
             (["build", "no-such.jsonl", "--tokenizer", "bytes", "--out", "x"], "no-such.jsonl. Check the path"),
             (
                 ["build", "--tokenizer", "bytes", "--out", "x"],
-                "Missing argument 'INPUTS...'. See: tokpress build --help",
+                "Missing argument 'INPUTS...', or a --dataset. See: tokpress build --help",
             ),
             (["build", "a", "--out", "x"], "Missing option '--tokenizer'. See: tokpress build --help"),
             (["build", "a", "--tokenizer", "no/such.json", "--out", "x"], "no such file"),

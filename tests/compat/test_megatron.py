@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -55,3 +57,81 @@ def test_what_its_builder_writes_is_adopted(
     assert store.manifest.eos_id == EOS
     assert (tmp_path / "corpus.bin").stat().st_nlink == 2
     assert store.verify().ok
+
+
+class Tokenizer:
+    """What Megatron asks of one where tokens are there already."""
+
+    unique_identifiers: ClassVar = {"class": "tests.Tokenizer", "tokenizer_path": "bytes"}
+    vocab_size, eod, eos, pad = 257, EOS, EOS, -1
+
+
+@pytest.fixture
+def one_rank(peer: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A blend asks which rank it is on."""
+    distributed = peer("torch.distributed")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_rank")
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize(("samples", "seq_len"), [(None, 8), (40, 8), (150, 8), (61, 5)])
+def test_it_finds_the_indices_that_it_would_have_made(
+    peer: Any, make_store: Any, tmp_path: Path, samples: int | None, seq_len: int, merge: bool, mmap: bool
+) -> None:
+    """Byte by byte, name by name; then with our cache it makes none, and its samples are the same."""
+    gpt, builder = (
+        peer("megatron.core.datasets.gpt_dataset"),
+        peer("megatron.core.datasets.blended_megatron_dataset_builder"),
+    )
+    store = make_store({"train": [[3, 0, 7, 50], [2, 90], [1, 1, 200]], "val": [[5, 25]]})
+    (tmp_path / "run.json").write_text(json.dumps({"random_seed": 77, "tokenizer": Tokenizer.unique_identifiers}))
+    wanted = {} if samples is None else {"train": samples}
+    tokpress.export(
+        store,
+        to="megatron",
+        out=tmp_path / "out",
+        merge=merge,
+        indices_for=[seq_len],
+        index_samples=wanted,
+        index_run=tmp_path / "run.json",
+    )
+
+    def blend(split: str) -> tuple[list[str], list[float] | None]:
+        words = (tmp_path / "out" / f"{split}.txt").read_text().split()
+        weights = None if split == "val" or samples is None else [float(word) for word in words[::2]]
+        return words[1::2], weights
+
+    def made(cache: Path) -> Any:
+        config = gpt.GPTDatasetConfig(
+            random_seed=77,
+            sequence_length=seq_len,
+            blend_per_split=[blend("train"), blend("val"), None],
+            path_to_cache=str(cache),
+            mmap_bin_files=mmap,
+            tokenizer=Tokenizer(),
+            reset_position_ids=False,
+            reset_attention_mask=False,
+            eod_mask_loss=False,
+            create_attention_mask=False,
+        )
+        sizes = [samples, None, 0]
+        return builder.BlendedMegatronDatasetBuilder(gpt.GPTDataset, sizes, lambda: True, config).build()
+
+    def files(cache: Path) -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in cache.iterdir() if "-GPTDataset-" in file.name}
+
+    ours = files(tmp_path / "out" / "cache")
+    theirs = made(tmp_path / "theirs")
+    assert ours == files(tmp_path / "theirs")
+    times = {file: file.stat().st_mtime_ns for file in (tmp_path / "out" / "cache").iterdir()}
+    found = made(tmp_path / "out" / "cache")
+    assert {file: file.stat().st_mtime_ns for file in times} == times
+    for split in (0, 1):
+        assert len(found[split]) == len(theirs[split])
+        for i in range(len(found[split])):
+            assert found[split][i]["tokens"].tolist() == theirs[split][i]["tokens"].tolist()

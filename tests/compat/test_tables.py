@@ -15,8 +15,9 @@ LENGTHS = {"train": [[30, 0, 3, 7, 50], [12], [1, 300]], "val": [[5, 5]]}
 
 
 @pytest.fixture(autouse=True)
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the environment: the library reads that once, and other tests have a Hub of their own."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "uint32"])

@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 from conftest import file_checksum, make_texts
 
-from tokpress.records import MANIFEST, SHARDS, Receipt
+from tokpress.records import MANIFEST, SHARDS
 from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode, read_record
+from tokpress.store.receipts import StoredReceipt
 from tokpress.store.verify import verify_store
 
 OPTIONS = ["--tokenizer", "bytes", "--unit-size", "20kB", "--shard-size", "6kB", "--max-rejects", "100%"]
@@ -27,7 +29,7 @@ SUPERVISED = [  # masks, split records and two splits
 ]
 
 
-def write_corpus(directory: Path, seed: int) -> list[Path]:
+def write_corpus(directory: Path, seed: int, *, texts: int = 600) -> list[Path]:
     """Files of several formats, with bad records in them."""
     import gzip
 
@@ -36,13 +38,13 @@ def write_corpus(directory: Path, seed: int) -> list[Path]:
 
     directory.mkdir(parents=True)
     rng = random.Random(seed)
-    texts = make_texts(600, seed)
-    lines = [json.dumps({"text": text, "answer": f"{len(text)}!"}).encode() for text in texts]
+    made = make_texts(texts, seed)
+    lines = [json.dumps({"text": text, "answer": f"{len(text)}!"}).encode() for text in made]
     for _ in range(20):
         lines.insert(rng.randrange(len(lines)), rng.choice([b"not json", b'{"text": 1}', b"{}", b'{"text": "\xff"}']))
     (directory / "a.jsonl").write_bytes(b"\n".join(lines))
-    (directory / "b.jsonl.gz").write_bytes(gzip.compress(b"\n".join(lines[:200]), mtime=0))
-    table = pa.table({"text": texts[:200], "answer": [f"{len(text)}!" for text in texts[:200]]})
+    (directory / "b.jsonl.gz").write_bytes(gzip.compress(b"\n".join(lines[: texts // 3]), mtime=0))
+    table = pa.table({"text": made[: texts // 3], "answer": [f"{len(text)}!" for text in made[: texts // 3]]})
     pq.write_table(table, directory / "c.parquet", row_group_size=30)
     return sorted(directory.iterdir())
 
@@ -61,8 +63,16 @@ def start(inputs: list[Path], out: Path | str, *options: str, **environment: str
     )
 
 
-def finish(process: subprocess.Popen[bytes], timeout: float = 120) -> tuple[int, str]:
+class Process(Protocol):
+    @property
+    def returncode(self) -> int | None: ...
+
+    def communicate(self, *, timeout: float) -> tuple[bytes, bytes]: ...
+
+
+def finish(process: Process | subprocess.Popen[bytes], timeout: float = 120) -> tuple[int, str]:
     _, errors = process.communicate(timeout=timeout)
+    assert process.returncode is not None
     return process.returncode, errors.decode(errors="replace")
 
 
@@ -80,7 +90,7 @@ def check_honest(store: Path) -> None:
         assert verify_store(store).ok
         return
     for path in (store / SHARDS).glob("*.json") if (store / SHARDS).is_dir() else []:
-        receipt = read_record(LocalStorage(path.parent), path.name, Receipt)
+        receipt = read_record(LocalStorage(path.parent), path.name, StoredReceipt)
         assert path.read_bytes() == encode(receipt)
         for extension, entry in receipt.files.items():
             file = store / receipt.path(extension)

@@ -19,6 +19,7 @@ from tokpress.run.clusters.inline import InlineCluster
 from tokpress.storage import local
 from tokpress.storage.local import LocalStorage
 from tokpress.store import unfinished
+from tokpress.store.receipts import read_receipts
 
 EVERYTHING = os.environ.get("TOKPRESS_CRASH_EVERYTHING") == "1"
 LOSSES = pytest.mark.parametrize("losses", in_parts(400 if EVERYTHING else 25, 25), ids=lambda part: f"from-{part[0]}")
@@ -32,7 +33,7 @@ SUPERVISED |= {"overlong": "split"}
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A continued run usually gets processes, to be safe from what killed the one before. And none waits for the disk,
     whose real power does not fail."""
-    monkeypatch.setattr(coordinator, "_cluster", lambda job, storage, **_: InlineCluster(job, storage))
+    monkeypatch.setattr(coordinator, "cluster_for", lambda job, storage, **_: InlineCluster(job, storage))
     monkeypatch.setattr(local, "os", QuickDisk())
 
 
@@ -114,7 +115,7 @@ class TestPowerLoss:
         for seed in range(10):
             image = LocalStorage(quick_path / f"image-{seed}")
             after_power_loss(changes + disk.changes, out, image.root, random.Random(seed))
-            assert (unfinished.stored_plan(image), unfinished.read_receipts(image)) == (new, {})
+            assert (unfinished.stored_plan(image), read_receipts(image)) == (new, {})
 
 
 class TestDisk:

@@ -1,6 +1,7 @@
 """A Ray cluster writes the store that one machine writes: a machine killed, the driver killed, a raylet frozen.
 
-Told where Ray is installed (`make ray`, which has an environment of its own); one seed of each in `make test`.
+Told where Ray is installed (`make ray`, which has an environment of its own): 50 seeds of each, one without
+TOKPRESS_RAY_EVERYTHING. The cluster is started once; a machine that a story took is replaced by a new one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import pytest
 
 import tokpress
 from crash.building import check_honest, contents, finish, start, write_corpus
+from tokpress.run import events
+from tokpress.run.event_log import read_events
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="make ray: Ray is not installed"),
@@ -29,7 +32,7 @@ pytestmark = [
 
 EVERYTHING = os.environ.get("TOKPRESS_RAY_EVERYTHING") == "1"
 FIRST_SEED = int(os.environ.get("TOKPRESS_RAY_SEED", "0"))
-SEEDS = range(FIRST_SEED, FIRST_SEED + (50 if EVERYTHING else 1))
+SEEDS = range(FIRST_SEED, FIRST_SEED + int(os.environ.get("TOKPRESS_RAY_SEEDS", "50" if EVERYTHING else "1")))
 NODES = 3
 OPTIONS = ("--val-fraction", "0.3", "--workers", "1")
 SETTINGS = {
@@ -44,7 +47,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return write_corpus(tmp_path_factory.mktemp("ray") / "in", 0)
+    return write_corpus(tmp_path_factory.mktemp("ray") / "in", 0, texts=240)
 
 
 @pytest.fixture(scope="module")
@@ -55,17 +58,35 @@ def expected(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> di
     return contents(out)
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that does no work, and three machines that do."""
-    for name, value in SETTINGS.items():
-        monkeypatch.setenv(name, value)
-    from ray.cluster_utils import Cluster
+@pytest.fixture(scope="module")
+def head() -> Iterator[Any]:
+    """Of a cluster: it does no work."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SETTINGS.items():
+            patch.setenv(name, value)
+        from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    made.workers = [made.add_node(num_cpus=1) for _ in range(NODES)]
-    yield made
-    made.shutdown()
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        yield made
+        made.shutdown()
+
+
+def runs(node: Any) -> bool:
+    return all(each.process.poll() is None for each in node.all_processes.get("raylet", [])) and bool(
+        node.all_processes
+    )
+
+
+@pytest.fixture
+def cluster(head: Any) -> Any:
+    """With three machines that work, and none that was declared dead before."""
+    alive = [node for node in head.list_all_nodes() if node is not head.head_node and runs(node)]
+    for node in alive[NODES:]:
+        head.remove_node(node, allow_graceful=False)
+    head.workers = alive[:NODES]
+    while len(head.workers) < NODES:
+        head.workers.append(head.add_node(num_cpus=1))
+    return head
 
 
 def drive(cluster: Any, corpus: list[Path], out: Path) -> subprocess.Popen[bytes]:
@@ -88,9 +109,11 @@ def succeed(driver: subprocess.Popen[bytes], out: Path, expected: dict[str, byte
 def test_a_machine_is_killed(
     seed: int, cluster: Any, corpus: list[Path], expected: dict[str, bytes], tmp_path: Path
 ) -> None:
+    """After each number of receipts, and a little later."""
     rng = random.Random(seed)
     driver = drive(cluster, corpus, tmp_path / "store")
-    wait_for_receipts(tmp_path / "store", rng.randrange(0, 60), driver)
+    wait_for_receipts(tmp_path / "store", seed, driver)
+    sleep(rng.choice([0, rng.random() * 0.05]))
     cluster.remove_node(rng.choice(cluster.workers), allow_graceful=False)
     check_honest(tmp_path / "store")
     succeed(driver, tmp_path / "store", expected)
@@ -126,3 +149,42 @@ def test_a_machine_is_frozen_declared_dead_and_goes_on(
         process.resume()
     psutil.wait_procs(frozen, timeout=20)  # it finds that it was declared dead
     assert contents(out) == expected
+
+
+def test_it_tells_what_one_machine_tells(cluster: Any, corpus: list[Path], tmp_path: Path) -> None:
+    """The events of a run, but for how often and by whom."""
+    told = {}
+    for name, options in {"ray": ("--executor", "ray", "--address", cluster.address), "local": ()}.items():
+        log = tmp_path / f"{name}.jsonl"
+        code, errors = finish(start(corpus, tmp_path / name, *OPTIONS, *options, "--events", str(log)), 300)
+        assert code == 0, errors
+        told[name] = list(read_events(log))
+    kinds = {name: {type(event) for event in each} for name, each in told.items()}
+    assert kinds["ray"] == kinds["local"]
+    for kind in (events.TokenizerLoaded, events.Proved, events.FirstDocument, events.Finished):
+        one, other = ([event for event in told[name] if isinstance(event, kind)] for name in ("ray", "local"))
+        assert (len(one), len(other)) == (1, 1)
+    units = {
+        name: {
+            event.unit: (event.docs, event.tokens, event.shards) for event in each if isinstance(event, events.UnitDone)
+        }
+        for name, each in told.items()
+    }
+    assert units["ray"] == units["local"]
+    manifests = {name: tokpress.open(tmp_path / name).manifest.run for name in told}
+    assert manifests["ray"].stage_seconds.keys() == manifests["local"].stage_seconds.keys()
+    assert manifests["ray"].tokenizer == manifests["local"].tokenizer
+    views = [event.workers for event in told["ray"] if isinstance(event, events.Workers) and event.workers]
+    assert views
+    assert all(isinstance(view.node, str) for workers in views for view in workers)
+
+
+def test_the_example_is_one_that_ray_takes() -> None:
+    """The clouds cannot be had here; the stories above run its command."""
+    import yaml  # type: ignore[import-untyped]
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    text = (Path(__file__).parents[2] / "examples" / "ray.yaml").read_text()
+    validate_config(prepare_config(yaml.safe_load(text)))
+    with pytest.raises(Exception, match="max_wrkers"):
+        validate_config(prepare_config(yaml.safe_load(text.replace("max_workers: 64\navail", "max_wrkers: 64\navail"))))

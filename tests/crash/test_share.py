@@ -1,7 +1,8 @@
 """Several machines write one store, and whatever happens to them, it is the store that one machine writes.
 
-Processes with a session of their own stand for machines, a directory for their file system. A few seeds of each story are
-told in `make test`, a hundred in `make share`.
+Processes stand for machines, a directory or a bucket on a server that misbehaves for what they share. `make test` tells one
+seed of each story, with processes as users start them on the directory; `make share` tells a hundred on both, with processes
+that are forked (`forked`), so that a seed takes two seconds of CPU instead of twenty.
 """
 
 from __future__ import annotations
@@ -10,85 +11,85 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
+from s3_server import ENVIRONMENT, serve
 
 import tokpress
-from crash.building import check_honest, contents, finish, start, write_corpus
+from crash.building import finish, start, write_corpus
+from crash.forked import ForkServer
 from crash.poison import poisoned
+from crash.shares import (
+    Bucket,
+    Cluster,
+    Directory,
+    Node,
+    Place,
+    build_alone,
+    ended,
+    forked,
+    real,
+    signal_all,
+    succeed,
+)
+from tokpress.run.status import read_status
+from tokpress.storage import open_storage
+from tokpress.store.verify import verify_store
 
 EVERYTHING = os.environ.get("TOKPRESS_SHARE_EVERYTHING") == "1"
 FIRST_SEED = int(os.environ.get("TOKPRESS_SHARE_SEED", "0"))
-SEEDS = range(FIRST_SEED, FIRST_SEED + (100 if EVERYTHING else 1))
+SEEDS = range(FIRST_SEED, FIRST_SEED + int(os.environ.get("TOKPRESS_SHARE_SEEDS", "100" if EVERYTHING else "1")))
 NODES = 6 if EVERYTHING else 2
+OPTIONS = ("--val-fraction", "0.3")
 long_story = pytest.mark.skipif(not EVERYTHING, reason="make share")
 INTERRUPTED = 130
 
-Node = subprocess.Popen[bytes]
-
-
-class Cluster:
-    """Machines that share a directory."""
-
-    def __init__(self, inputs: list[Path], out: Path, *options: str, **environment: str) -> None:
-        self.inputs, self.out, self.options, self.environment = inputs, out, options, environment
-        self.started: list[Node] = []
-
-    def start(self, *options: str) -> Node:
-        node = start(self.inputs, self.out, "--workers", "2", *self.options, *options, **self.environment)
-        self.started.append(node)
-        return node
-
-    def share(self, index: int) -> Node:
-        return self.start("--share", f"{index}/{NODES}")
-
-    def wait_for_receipts(self, count: int) -> None:
-        """Or for the end of all that was started."""
-        while len(list(self.out.glob("shards/*.json"))) < count and any(node.poll() is None for node in self.started):
-            sleep(0.005)
-
-    def end(self) -> None:
-        for node in self.started:
-            signal_all(node, signal.SIGKILL)
-            finish(node)
-
-
-def signal_all(node: Node, number: signal.Signals) -> None:
-    """Of a machine, not only of its coordinator."""
-    with suppress(ProcessLookupError):
-        os.killpg(node.pid, number)
-
-
-def succeed(node: Node) -> None:
-    code, errors = finish(node)
-    assert code == 0, errors
-
-
-@contextmanager
-def cluster(inputs: list[Path], out: Path, *options: str, **environment: str) -> Iterator[Cluster]:
-    nodes = Cluster(inputs, out, *options, **environment)
-    try:
-        yield nodes
-    finally:
-        nodes.end()
+MakePlace = Callable[[random.Random], Place]
+MakeCluster = Callable[..., Cluster]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return write_corpus(tmp_path_factory.mktemp("share") / "in", 0)
+    return write_corpus(tmp_path_factory.mktemp("share") / "in", 0, texts=240)
 
 
 @pytest.fixture(scope="module")
 def expected(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    out = tmp_path_factory.mktemp("share") / "alone"
-    succeed(start(corpus, out, "--workers", "1", "--val-fraction", "0.3"))
-    return contents(out)
+    return build_alone(corpus, tmp_path_factory.mktemp("share") / "alone", *OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    server = ForkServer(tmp_path_factory.mktemp("forked"))
+    yield server
+    print(f"{server.cpu_seconds:.0f} seconds of CPU in forked processes")
+    server.end()
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def make_place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePlace]:
+    if request.param == "directory":
+        yield lambda rng: Directory(tmp_path / "store")
+        return
+    with serve() as server:
+        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": server.endpoint}.items():
+            monkeypatch.setenv(name, value)
+        yield partial(Bucket, server)
+
+
+@pytest.fixture
+def start_node(make_place: MakePlace, request: pytest.FixtureRequest) -> Callable[[list[str]], Node]:
+    """As users start them, but for the many."""
+    on_directory = request.node.callspec.params["make_place"] == "directory"
+    if on_directory and not EVERYTHING:
+        return real()
+    names = ("AWS_ENDPOINT_URL", *ENVIRONMENT)
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    return forked(request.getfixturevalue("fork_server"), **environment)
 
 
 Story = Callable[[Cluster, list[Node], random.Random], None]
@@ -97,16 +98,18 @@ Story = Callable[[Cluster, list[Node], random.Random], None]
 def killed_and_started_again(nodes: Cluster, shares: list[Node], rng: random.Random) -> None:
     for _ in range(rng.randrange(1, 4)):
         nodes.wait_for_receipts(rng.randrange(40))
-        index = rng.randrange(NODES)
+        sleep(rng.random() * 0.02)  # anywhere between two of them
+        index = rng.randrange(nodes.nodes)
         signal_all(shares[index], signal.SIGKILL)
         finish(shares[index])
-        check_honest(nodes.out)
+        nodes.place.check_honest()
         shares[index] = nodes.share(index)
 
 
 def frozen_and_replaced_by_a_twin(nodes: Cluster, shares: list[Node], rng: random.Random) -> None:
-    index = rng.randrange(NODES)
+    index = rng.randrange(nodes.nodes)
     nodes.wait_for_receipts(rng.randrange(40))
+    sleep(rng.random() * 0.02)
     frozen = shares[index]
     signal_all(frozen, signal.SIGSTOP)
     shares[index] = nodes.share(index)
@@ -117,78 +120,94 @@ def frozen_and_replaced_by_a_twin(nodes: Cluster, shares: list[Node], rng: rando
 
 
 def told_to_end(nodes: Cluster, shares: list[Node], rng: random.Random) -> None:
-    index = rng.randrange(NODES)
+    index = rng.randrange(nodes.nodes)
     nodes.wait_for_receipts(rng.randrange(40))
     shares[index].send_signal(signal.SIGTERM)
     code, errors = finish(shares[index])
-    assert code in (0, INTERRUPTED), errors
-    if code:
+    assert code in (0, INTERRUPTED, -signal.SIGTERM), errors  # the last: before it could say how it takes signals
+    if code == INTERRUPTED:
         assert "go on with the same command" in errors
-    check_honest(nodes.out)
+    nodes.place.check_honest()
     shares[index] = nodes.share(index)
 
 
 def one_that_never_ran(nodes: Cluster, shares: list[Node], rng: random.Random) -> None:
-    lost = shares.pop(rng.randrange(NODES))
+    lost = shares.pop(rng.randrange(nodes.nodes))
     nodes.wait_for_receipts(rng.randrange(20))
     signal_all(lost, signal.SIGKILL)
 
 
-STORIES: list[Story] = [killed_and_started_again, frozen_and_replaced_by_a_twin, told_to_end]
-if EVERYTHING:
-    STORIES.append(one_that_never_ran)
+STORIES: list[Story] = [killed_and_started_again, frozen_and_replaced_by_a_twin, told_to_end, one_that_never_ran]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_the_store_is_the_same(
-    story: Story, seed: int, corpus: list[Path], expected: dict[str, bytes], tmp_path: Path
+    story: Story,
+    seed: int,
+    corpus: list[Path],
+    expected: dict[str, bytes],
+    make_place: MakePlace,
+    start_node: Callable[[list[str]], Node],
 ) -> None:
     rng = random.Random(seed)
-    with cluster(corpus, tmp_path / "store", "--val-fraction", "0.3") as nodes:
+    place = make_place(rng)
+    with ended(Cluster(corpus, place, NODES, start_node, OPTIONS)) as nodes:
         shares = [nodes.share(index) for index in range(NODES)]
         story(nodes, shares, rng)
         for share in shares:
             succeed(share)
+        status = read_status(open_storage(os.fspath(place.out)))
         if story is not one_that_never_ran:
-            status = json.loads(
-                subprocess.check_output([sys.executable, "-m", "tokpress", "status", nodes.out, "--json"])
-            )
-            assert status["left"] == []
-            assert {each["share"] for each in status["attempts"]} == {f"{i}/{NODES}" for i in range(NODES)}
+            assert status.left == []
+            assert {each.share for each in status.attempts} == {f"{i}/{NODES}" for i in range(NODES)}
         sealers = [nodes.start() for _ in range(2)]  # one of them is first
         for sealer in sealers:
             succeed(sealer)
-        assert contents(nodes.out) == expected
-        assert tokpress.open(nodes.out).verify().ok
+        assert place.contents() == expected
+        assert verify_store(open_storage(os.fspath(place.out))).ok
 
 
 @long_story
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_that_goes_on_after_the_end_changes_no_byte(
-    seed: int, corpus: list[Path], expected: dict[str, bytes], tmp_path: Path
+    seed: int,
+    corpus: list[Path],
+    expected: dict[str, bytes],
+    make_place: MakePlace,
+    start_node: Callable[[list[str]], Node],
 ) -> None:
     rng = random.Random(seed)
-    with cluster(corpus, tmp_path / "store", "--val-fraction", "0.3") as nodes:
+    place = make_place(rng)
+    with ended(Cluster(corpus, place, NODES, start_node, OPTIONS)) as nodes:
         late = nodes.share(0)
         nodes.wait_for_receipts(rng.randrange(1, 12))
+        sleep(rng.random() * 0.02)
         signal_all(late, signal.SIGSTOP)
         succeed(nodes.start())
-        assert contents(nodes.out) == expected
+        assert place.contents() == expected
         signal_all(late, signal.SIGCONT)
         finish(late)
-        assert contents(nodes.out) == expected
+        assert place.contents() == expected
+        assert verify_store(open_storage(os.fspath(place.out))).ok
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_overwritten_while_one_of_the_old_run_is_alive(
-    seed: int, corpus: list[Path], expected: dict[str, bytes], tmp_path: Path
+    seed: int,
+    corpus: list[Path],
+    expected: dict[str, bytes],
+    make_place: MakePlace,
+    start_node: Callable[[list[str]], Node],
 ) -> None:
     rng = random.Random(seed)
-    out = tmp_path / "store"
-    with cluster(corpus, out, "--shard-size", "9kB") as old, cluster(corpus, out, "--val-fraction", "0.3") as new:
+    place = make_place(rng)
+    old = Cluster(corpus, place, NODES, start_node, ("--shard-size", "9kB"))
+    new = Cluster(corpus, place, NODES, start_node, OPTIONS)
+    with ended(old), ended(new):
         zombie = old.share(0)
         old.wait_for_receipts(rng.randrange(1, 12))
+        sleep(rng.random() * 0.02)
         signal_all(zombie, signal.SIGSTOP)
         again = new.start("--overwrite")
         if rng.random() < 0.5:
@@ -198,34 +217,36 @@ def test_overwritten_while_one_of_the_old_run_is_alive(
         signal_all(zombie, signal.SIGCONT)
         finish(zombie)
         succeed(again)
-        assert contents(out) == expected
+        assert place.contents() == expected
+        assert verify_store(open_storage(os.fspath(place.out))).ok
 
 
 @long_story
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_poisonous_document_whose_machine_is_killed(seed: int, tmp_path: Path) -> None:
+def test_a_poisonous_document_whose_machine_is_killed(seed: int, make_place: MakePlace, tmp_path: Path) -> None:
+    """With worker processes, which it kills."""
     rng = random.Random(seed)
+    place = make_place(rng)
     source = tmp_path / "corpus.jsonl"
     bad = {rng.randrange(100, 900): "segfault", rng.randrange(1100, 1900): "exit"}
     texts = [f"!!{bad[i]} {i}" if i in bad else f"document {i} " * 4 for i in range(2000)]
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     environment = poisoned(tmp_path)
-    succeed(start([source], tmp_path / "alone", "--workers", "2", **environment))
-    with cluster([source], tmp_path / "store", **environment) as nodes:
-        shares = [nodes.share(index) for index in range(NODES)]
-        until = monotonic() + rng.random() * 4
-        while monotonic() < until and not list(nodes.out.glob("quarantine/*")):
+    alone = build_alone([source], tmp_path / "alone", **environment)
+    with ended(Cluster([source], place, 3, real(**environment))) as nodes:
+        shares = [nodes.share(index) for index in range(nodes.nodes)]
+        until = monotonic() + rng.random() * 8
+        while monotonic() < until and not place.verdicts():
             sleep(0.005)
-        index = rng.randrange(NODES)
+        index = rng.randrange(nodes.nodes)
         signal_all(shares[index], signal.SIGKILL)
         finish(shares[index])
         shares[index] = nodes.share(index)
         for share in shares:
             succeed(share)
         succeed(nodes.start())
-        assert contents(nodes.out) == contents(tmp_path / "alone")
-    store = tokpress.open(tmp_path / "store")
-    assert store.manifest.rejects == {"crashed-tokenizer": 2}
+        assert place.contents() == alone
+    assert tokpress.open(os.fspath(place.out)).manifest.rejects == {"crashed-tokenizer": 2}
 
 
 class TestRefused:

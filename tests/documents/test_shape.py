@@ -132,6 +132,7 @@ class TestBuild:
     def test_a_limit_counts_records(self, tmp_path: Path) -> None:
         store = self.build(tmp_path, max_length=20, overlong="split", limit=70)
         assert store.manifest.totals == Counts(read=70, written=70, rejected=0)
+        assert {store.kept(i)["id"] for i in range(len(store))} == set(map(str, range(70)))
         dropped = self.build(tmp_path, max_length=20, overlong="drop", limit=70, overwrite=True)
         assert dropped.manifest.totals.written == 70
         assert dropped.manifest.totals.rejected > 0

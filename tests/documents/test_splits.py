@@ -12,10 +12,12 @@ import pytest
 from conftest import stored
 
 import tokpress
+from documents.shaping import INPUT, batch_of
 from tokpress.config import SplitConfig
 from tokpress.documents import splits
-from tokpress.documents.splits import Hasher
+from tokpress.documents.splits import Hasher, Splitter
 from tokpress.errors import InputError, StoreError, UsageError
+from tokpress.options import build_config
 from tokpress.records import Input
 from tokpress.run import coordinator
 
@@ -208,6 +210,14 @@ class TestField:
     def test_too_many_names_are_an_error(self, inputs: list[Path], tmp_path: Path) -> None:
         with pytest.raises(InputError, match="more than 16 values"):
             build(inputs, tmp_path / "store", split_field="id")
+
+    def test_too_many_names_are_an_error_as_soon_as_they_are_met(self) -> None:
+        """Not at the end of the run only, when all has been encoded."""
+        read = batch_of(build_config("bytes", {"split_field": "id"}), [{"text": "x", "id": f"n{i}"} for i in range(20)])
+        splitter = Splitter(SplitConfig(split_field="id"), [INPUT], None)
+        assert len(splitter.mark(read.part(0, 15))) == 15
+        with pytest.raises(InputError, match="more than 16 values: n0, n1"):
+            splitter.mark(read.part(15))
 
     def test_a_store_of_other_splits_only_still_has_train(self, tmp_path: Path) -> None:
         store = build([write(tmp_path / "a.jsonl", 0, 30, part="dev")], tmp_path / "store", split_field="part")

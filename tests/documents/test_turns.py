@@ -129,7 +129,7 @@ class TestEqual:
         options = {f"mask_{part}": True for part in masks}
         assert ours(style, chat, loss=loss, per_turn=True, **options) == expected(style, chat, loss, True, masks)
 
-    @pytest.mark.parametrize("masks", [[], ["thinking", "tool_calls"]])
+    @pytest.mark.parametrize("masks", [[], ["thinking"], ["tool_calls"], ["thinking", "tool_calls"]])
     @pytest.mark.parametrize("loss", ["last", "all"])
     @many
     @given(chat=chats)
@@ -137,13 +137,15 @@ class TestEqual:
         options = {f"mask_{part}": True for part in masks}
         assert ours(style, chat, loss=loss, **options) == expected(style, chat, loss, False, masks)
 
+    @pytest.mark.parametrize("masks", [[], ["thinking"], ["tool_calls"], ["thinking", "tool_calls"]])
     @many
     @given(chat=chats)
-    def test_every_answer_of_one_exchange(self, style: Style, chat: dict[str, Any]) -> None:
+    def test_every_answer_of_one_exchange(self, style: Style, masks: list[str], chat: dict[str, Any]) -> None:
         """Nothing is taken out of it, so all its answers can be told, with blocks and without."""
         questions = [i for i, message in enumerate(chat["messages"]) if message["role"] == "user"]
         chat = chat | {"messages": chat["messages"][: questions[1] if len(questions) > 1 else None]}
-        assert ours(style, chat) == expected(style, chat, "assistant", False, [])
+        options = {f"mask_{part}": True for part in masks}
+        assert ours(style, chat, **options) == expected(style, chat, "assistant", False, masks)
 
     @many
     @given(chat=chats)

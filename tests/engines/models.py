@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from tokpress.engines.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from tokpress.engines.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, _fields
 from tokpress.records import TokenizerFiles
 
 Piece = tuple[str, float, int]  # piece, score, type
@@ -30,6 +30,16 @@ def write_model(
     trainer = _number(3, model_type) + _number(24, suffix) + _number(35, byte_fallback)
     normalizer = _text(1, "identity") + _number(3, prefix) + _number(4, remove_spaces) + _number(5, escape)
     return b"".join(_message(1, piece) for piece in listed) + _message(2, trainer) + _message(3, normalizer)
+
+
+def charsmap_of(data: bytes) -> bytes:
+    """The character map of a model, compiled; empty if it has none."""
+    found: int | bytes = b""
+    for number, section in _fields(data):
+        if number == 3 and isinstance(section, bytes):
+            found = dict(_fields(section)).get(2, b"")
+    assert isinstance(found, bytes)
+    return found
 
 
 def model_files(pieces: Sequence[Piece], **options: Any) -> TokenizerFiles:

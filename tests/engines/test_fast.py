@@ -16,6 +16,7 @@ class Upside(FastEncoder):
     """Wrong about every document; unsure of those with a question mark."""
 
     memory_per_byte = 2
+    least_bytes = 3
     releases_lock = False
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ def test_in_a_slice(engine: FastEngine) -> None:
 
 def test_what_it_is_is_what_the_encoder_and_the_reference_are(engine: FastEngine) -> None:
     assert (engine.name, engine.memory_per_byte, engine.releases_lock) == ("upside", 2, False)
+    assert engine.least_bytes == 3  # text of less is the reference's, where a training loop asks
     assert engine.info == samples.reference("bytes").info
     assert engine.decode([104, 105]) == "hi"
     assert engine.token_bytes(256) == samples.reference("bytes").token_bytes(256)

@@ -55,6 +55,16 @@ class TestPolicies:
         assert not set(text.info.special_tokens.values()) & set(tokens)
         assert text.decode(tokens) == "a<ctrl>b</s>"
 
+    def test_tokens_behind_them_start_where_their_text_does(self) -> None:
+        parse = samples.reference(self.NAME, "parse")
+        document = "ab</s>cd<s>é"
+        [starts] = parse.token_starts(large_strings([document]))
+        ids = parse.encode(large_strings([document])).ids.tolist()
+        places = dict(zip(ids, starts, strict=True))
+        assert places[parse.info.special_tokens["</s>"]] == 2
+        assert places[parse.info.special_tokens["<s>"]] == 8
+        assert max(starts) == len("ab</s>cd<s>")
+
     def test_parse_finds_them_and_encodes_what_is_between_alone(self) -> None:
         parse = samples.reference(self.NAME, "parse")
         special = parse.info.special_tokens

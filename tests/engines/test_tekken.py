@@ -96,3 +96,9 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, change: dict[str, Any]) -> N
     (tmp_path / "tekken.json").write_text(json.dumps(whole | change))
     with pytest.raises(TokenizerError, match=r"tekken\.json"):
         load_files(TokenizerConfig(spec=str(tmp_path / "tekken.json")))
+
+
+def test_a_file_that_is_no_unicode_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(b'{"mode\x97l": {"vocab": {}}}')
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        reference_engine(load_files(TokenizerConfig(spec=str(tmp_path / "tokenizer.json"))), "text")

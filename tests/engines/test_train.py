@@ -154,6 +154,11 @@ class TestSentencePiece:
         assert set(info.special_tokens) == {"<s>", "</s>", "<|endoftext|>", "<pad>"}
         assert info.eos_token == "</s>"
 
+    def test_its_own_symbols_may_be_named_too(self, train: Train) -> None:
+        path = train("sp-bpe", special_tokens=["<unk>", "<s>", "</s>"])  # the trainer refuses <unk> as a control symbol
+        info = reference_engine(load_files(TokenizerConfig(spec=str(path))), "text").info
+        assert set(info.special_tokens) == {"<s>", "</s>"}
+
     def test_the_model_is_of_the_kind_that_was_asked_for(self, train: Train) -> None:
         scores = []
         for model in ("sp-bpe", "sp-unigram"):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 from conftest import write_jsonl
 
 import tokpress
+from examples.slurm_cluster import missing, slurm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BIN = Path(sys.executable).parent
@@ -64,6 +67,33 @@ def test_slurm(corpus: Path, tmp_path: Path) -> None:
         array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": str(SHARES), "SLURM_ARRAY_TASK_MIN": "0"}
         run(["sh", "-c", shares[-1]], **array)
     run(["sh", "-c", seal[-1]])
+    assert tokpress.open(out).fingerprint == expected(corpus, tmp_path)
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_slurm_itself(corpus: Path, tmp_path: Path) -> None:
+    """The array and the job after it, as Slurm's own daemons run them on one host."""
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory, slurm(Path(directory)) as environment:
+        out = tmp_path / "tokens"
+        options = {"INPUTS": str(corpus), "TOKENIZER": "bytes", "OUT": str(out), "TASKS": str(SHARES)}
+        path = os.pathsep.join([str(BIN), os.environ["PATH"]])
+        done = subprocess.run(
+            ["bash", str(EXAMPLES / "slurm.sh")],
+            env=os.environ | environment | options | {"PATH": path},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        until = monotonic() + 200
+        while not (out / "manifest.json").exists():
+            said = "".join(path.read_text() for path in sorted(tmp_path.glob("slurm-*.out")))
+            assert monotonic() < until, said
+            sleep(0.2)
+        while subprocess.check_output(["squeue", "--noheader"], env=os.environ | environment):
+            sleep(0.1)
+    assert len(list(tmp_path.glob("slurm-*_*.out"))) == SHARES
     assert tokpress.open(out).fingerprint == expected(corpus, tmp_path)
 
 

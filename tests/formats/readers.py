@@ -117,7 +117,9 @@ def llmc(out: Path, split: str) -> list[int]:
 
 
 def mds(folder: Path) -> list[dict[str, list[int]]]:
-    samples = []
+    samples: list[dict[str, list[int]]] = []
+    if not list(folder.iterdir()):  # a split without a sample is not there
+        return samples
     index = json.loads((folder / "index.json").read_text())
     assert index["version"] == 2
     for shard in index["shards"]:
@@ -155,7 +157,9 @@ def mds_sample(data: bytes, config: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def litdata(folder: Path) -> tuple[list[int], list[int]]:
-    """All ids, and how many stand in each chunk."""
+    """All ids, and how many stand in each chunk; a split without a block is not there."""
+    if not folder.exists() or not list(folder.iterdir()):
+        return [], []
     index = json.loads((folder / "index.json").read_text())
     assert index["config"]["item_loader"] == "TokensLoader"
     width = {"no_header_tensor:20": 2, "no_header_tensor:16": 4}[index["config"]["data_format"][0]]

@@ -343,6 +343,7 @@ class TestRefusals:
             ("pt", {}, "--to pt writes sequences of one length"),
             ("megatron", {"seq_len": 8}, "--to megatron has no sequences: its reader cuts them.*Leave --seq-len out"),
             ("parquet", {"method": "pad"}, "--method and its options are for sequences of one length"),
+            ("parquet", {"overlap": 1}, "--method and its options are for sequences of one length"),
             ("litdata", {"seq_len": 8, "method": "pad"}, "has no place for padding: it takes --method concat alone"),
             ("npy", {"seq_len": 8, "max_length": 8}, "--max-length N is --seq-len N with --method pad"),
             ("npy", {"seq_len": 8, "overlap": 1}, "--overlap is for --method concat"),

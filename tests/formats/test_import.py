@@ -17,7 +17,7 @@ from formats import readers
 from formats.conftest import LENGTHS
 from formats.stores import EOS, Lengths, documents, flat, furnish, masks_of, shards
 from tokpress.errors import IdRangeError, InputError, StoreError, TokenizerError, UsageError
-from tokpress.formats import IMPORTABLE
+from tokpress.formats import IMPORTABLE, raw
 from tokpress.run.deep import reencode_sample
 from tokpress.storage.local import LocalStorage
 
@@ -188,6 +188,12 @@ class TestSeparators:
         np.array([1, 2, EOS, EOS, 3], "<u2").tofile(tmp_path / "train.bin")
         store = adopt(tmp_path / "train.bin", "nanogpt", tmp_path / "store")
         assert documents(store) == [[1, 2, EOS], [EOS], [3]]
+
+    def test_are_found_in_a_file_that_is_read_in_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(raw, "BLOCK_BYTES", 6)  # three ids
+        ids = np.array([1, EOS, 2, 3, 4, 5, EOS, EOS, 6, 7], "<u2")
+        assert raw.ends_after(ids, EOS).tolist() == [2, 7, 8, 10]
+        assert raw.ends_after(ids[:8], EOS).tolist() == [2, 7, 8]
 
     def test_another_end_can_be_named(self, tmp_path: Path, bpe: Path) -> None:
         np.array([1, 2, 0, 3, 0], "<u2").tofile(tmp_path / "train.bin")

@@ -156,7 +156,7 @@ def test_litdata(empty_store: Path, lengths: Lengths, dtype: str, seq_len: int |
     with exported(empty_store, lengths, "litdata", {"seq_len": seq_len}, dtype=dtype) as (out, stores):
         for name, store in stores.items():
             ids, counts = readers.litdata(out / name)
-            assert ids == flat(documents(store))
+            assert ids == (flat(documents(store)) if store.num_tokens >= (seq_len or 1) else [])
             assert all(count % (seq_len or 1) == 0 for count in counts[:-1])
 
 

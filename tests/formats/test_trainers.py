@@ -23,13 +23,15 @@ from .stores import EOS, Lengths, documents, flat, furnish, masks_of
 few = settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 SEQ_LEN = 24
 # Of every trainer, the options with which it reads all of a store: rows that hold each document whole.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "hf": {},
-    "trl": {},
-    "axolotl": {},
-    "llm-foundry": {},
-    "megatron-bridge": {"max_length": SEQ_LEN},
-    "levanter": {"max_length": SEQ_LEN},
+PADDED: dict[str, Any] = {"max_length": SEQ_LEN}
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "hf": [{}, PADDED, {"to": "parquet"}],
+    "trl": [{}, PADDED, {"to": "parquet"}],
+    "axolotl": [{}, PADDED, {"to": "parquet"}],
+    "llm-foundry": [{}],
+    "megatron-bridge": [PADDED],
+    "levanter": [PADDED],
+    "olmo-core": [{}, PADDED],
 }
 documents_of_some_length = st.lists(st.lists(st.integers(1, SEQ_LEN), max_size=6), min_size=1, max_size=3)
 
@@ -58,10 +60,26 @@ def read(out: Path, trainer: str) -> list[tuple[list[int], list[int]]]:
                 ids, labels = [*ids, EOS], [*labels, 1]
             rows.append((ids, [i for i, counts in enumerate(labels) if counts]))
         return rows
-    table = (readers.arrow if TRAINERS[trainer].to[0] == "arrow" else readers.parquet)(out / "train")
+    options = json.loads((out / "metadata.json").read_text())
+    if trainer == "olmo-core":
+        return olmo_core(out / "train", np.dtype(options["dtype"]), options["options"]["seq_len"])
+    table = getattr(readers, options["options"]["to"])(out / "train")
     if trainer == "levanter":
         return [(row["input_ids"], [i + 1 for i, weight in enumerate(row["loss_weights"]) if weight]) for row in table]
     return [(row["input_ids"], [i for i, label in enumerate(row["labels"]) if label != -100]) for row in table]
+
+
+def olmo_core(folder: Path, dtype: np.dtype[Any], seq_len: int | None) -> list[tuple[list[int], list[int]]]:
+    """Documents by their tables, or rows of one length; the mask is of the token itself."""
+    if seq_len is None:
+        docs, masks = readers.dolma(folder, dtype.itemsize)
+        assert masks is not None
+    else:
+        files = sorted(folder.glob("part-*.npy"))
+        docs = [row for file in files for row in np.fromfile(file, dtype).reshape(-1, seq_len).tolist()]
+        beside = [file.with_name("labels_mask_" + file.name) for file in files]
+        masks = [row for file in beside for row in np.fromfile(file, "u1").reshape(-1, seq_len).tolist()]
+    return [(doc, [i for i, counts in enumerate(mask) if counts]) for doc, mask in zip(docs, masks, strict=True)]
 
 
 def mds_json(folder: Path) -> list[Any]:
@@ -86,11 +104,19 @@ def labelled(store: tokpress.Store) -> list[list[tuple[int, int]]]:
     ]
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize(
+    ("trainer", "options"), [(trainer, options) for trainer in TRAINERS for options in OPTIONS[trainer]]
+)
 @few
 @given(lengths=documents_of_some_length, dtype=st.sampled_from(["uint16", "uint32"]), seed=st.integers(0, 9))
 def test_labelled_tokens_are_the_store_s(
-    empty_store: Path, tmp_path_factory: pytest.TempPathFactory, trainer: str, lengths: Any, dtype: str, seed: int
+    empty_store: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    trainer: str,
+    options: Any,
+    lengths: Any,
+    dtype: str,
+    seed: int,
 ) -> None:
     import shutil
 
@@ -98,7 +124,7 @@ def test_labelled_tokens_are_the_store_s(
     made: Lengths = {"train": [[SEQ_LEN], *lengths]}
     path = furnish(Path(shutil.copytree(empty_store, directory / "s")), made, dtype=dtype, masks=True, seed=seed)
     store = tokpress.open(path)
-    tokpress.export(store, trainer=trainer, out=directory / "out", lossy=trainer == "llm-foundry", **OPTIONS[trainer])
+    tokpress.export(store, trainer=trainer, out=directory / "out", lossy=trainer == "llm-foundry", **options)
     rows = read(directory / "out", trainer)
     found = [[(i, ids[i]) for i in places if i] for ids, places in rows]
     expected = labelled(store)
@@ -114,7 +140,7 @@ def test_labelled_tokens_are_the_store_s(
     assert found == expected
 
 
-@pytest.mark.parametrize("trainer", ["hf", "trl", "axolotl", "levanter", "megatron-bridge"])
+@pytest.mark.parametrize("trainer", ["hf", "trl", "axolotl", "levanter", "megatron-bridge", "olmo-core"])
 @pytest.mark.parametrize("method", ["bestfit", "concat"])
 def test_labelled_tokens_of_sequences_are_the_loader_s(
     make_store: MakeStore, tmp_path: Path, trainer: str, method: str
@@ -197,6 +223,24 @@ class TestSaid:
         plain = tokpress.export(make_store({"train": [[20_000, 9]]}), to="dolma", out=tmp_path / "plain")
         assert self.losses(plain) == {}
 
+    def test_chats_with_eos_inside_are_refused_for_olmo_core_or_stand_in_rows(
+        self, make_store: MakeStore, tmp_path: Path
+    ) -> None:
+        """Its datasets find documents by EOS, but for one that reads tables, and one that reads rows."""
+        store = make_store({"train": [[9, 9]]}, masks=True, eos=False)
+        ids = np.memmap(store.path / "shards" / "train-00000-000.bin", "<u2", "r+")
+        ids[[3, 8, 17]] = EOS  # a template's own
+        ids.flush()
+        with pytest.raises(UsageError, match=r"would cut documents: train: 1 bounds are not where EOS.*--max-length N"):
+            tokpress.export(store.path, trainer="olmo-core", out=tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        made = tokpress.export(store.path, trainer="olmo-core", out=tmp_path / "out", lossy=True)
+        assert self.losses(made)["bounds-by-eos"] == (1, 0)
+        rows = tokpress.export(store.path, trainer="olmo-core", out=tmp_path / "rows", max_length=9)
+        assert "bounds-by-eos" not in self.losses(rows)
+        expected = [doc + [EOS] * (9 - len(doc)) for doc in documents(tokpress.open(store.path))]
+        assert [ids for ids, _ in read(tmp_path / "rows", "olmo-core")] == expected
+
     def test_loss_after_eos_that_megatron_bridge_leaves_out(self, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store({"train": [[9, 9]]}, masks=True)
         ids = np.memmap(store.path / "shards" / "train-00000-000.bin", "<u2", "r+")
@@ -206,6 +250,13 @@ class TestSaid:
         mask.flush()
         with pytest.raises(UsageError, match="1 tokens follow an EOS inside their document"):
             tokpress.export(store.path, trainer="megatron-bridge", out=tmp_path / "out", max_length=16)
+
+    def test_long_documents_that_llm_foundry_cuts(self, make_store: MakeStore, tmp_path: Path) -> None:
+        """It drops what is beyond its context, without a word."""
+        store = make_store({"train": [[2048, 2100], [9]]})
+        assert self.losses(tokpress.export(store, to="mds", out=tmp_path / "out")) == {"tokens-cut": (52, 0)}
+        rows = tokpress.export(store, to="mds", out=tmp_path / "rows", seq_len=1024)
+        assert self.losses(rows) == {"tokens-cut": ((2048 + 2100 + 9) % 1024, 0)}
 
     def test_answers_that_llm_foundry_ends(self, make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store({"train": [[9, 9]]}, masks=True)

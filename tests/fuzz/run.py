@@ -2,6 +2,7 @@
 
     python tests/fuzz/run.py                                an hour
     python tests/fuzz/run.py --seconds 60 jsonl template
+    python tests/fuzz/run.py --seconds 60 --count 6 --seed 3    some of them, chosen by the seed
 
 In: the targets and their seeds. Out: a line for each; what it crashed on stands in `fuzz-found/TARGET/`, and belongs into
 `tests/fuzz/seeds/TARGET/` once it is mended. Needs atheris: pip install 'tokpress[fuzz]'.
@@ -10,6 +11,7 @@ In: the targets and their seeds. Out: a line for each; what it crashed on stands
 from __future__ import annotations
 
 import argparse
+import random
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--seconds", type=int, default=3600)
+    parser.add_argument("--count", type=int, help="so many of the targets, chosen by --seed")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -32,6 +36,8 @@ def main() -> None:
     from fuzz.targets import TARGETS
 
     names = given.targets or list(TARGETS)
+    if given.count is not None:
+        names = random.Random(given.seed).sample(names, min(given.count, len(names)))
     failed = []
     for name in names:
         run = [sys.executable, __file__, "--one", name, "--seconds", str(max(given.seconds // len(names), 1))]

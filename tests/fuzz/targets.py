@@ -37,7 +37,7 @@ from tokpress.sources.base import open_reader
 from tokpress.sources.files import discover
 from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import find_record
-from tokpress.store.unfinished import read_receipts
+from tokpress.store.receipts import read_receipts
 
 TEXTS = ["one", "", "two words", "three little words", "ümlaut 你好", "end"]
 _LINES = "".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(TEXTS)).encode()

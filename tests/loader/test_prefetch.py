@@ -55,6 +55,24 @@ class TestPrefetcher:
         assert list(made) == []
 
 
+def test_what_was_not_begun_when_it_is_closed_is_never_made() -> None:
+    made, second, go_on = list[int](), threading.Event(), threading.Event()
+
+    def make(k: int) -> int:
+        made.append(k)
+        if k == 1:
+            second.set()
+            assert go_on.wait(10)
+        return k
+
+    ahead = Prefetcher(make, range(100), threads=1, ahead=8)
+    assert next(ahead) == 0
+    assert second.wait(10)  # it is busy with 1; 2 to 8 wait for their turn
+    threading.Timer(0.2, go_on.set).start()
+    ahead.close()
+    assert made == [0, 1]
+
+
 def test_works_ahead_but_not_further_than_asked() -> None:
     begun: list[int] = []
     enough = threading.Event()

@@ -30,6 +30,7 @@ def test_where_names_the_documents_that_the_batch_holds(sources: dict[str, Data]
     for step, batches in enumerate(itertools.islice(zip(*loaders, strict=True), 6)):
         rows = [row for batch in batches for row in batch["input_ids"].tolist()]
         told: list[list[int]] = [[] for _ in rows]
+        assert [seen.sample for seen in loaders[0].where(step)] == sorted(s.sample for s in loaders[0].where(step))
         for seen in loaders[0].where(step):
             document = [*text_at(seen.path, seen.position).encode(), 256]
             told[seen.sample - step * len(rows)] += document[seen.first_token : seen.first_token + seen.tokens]

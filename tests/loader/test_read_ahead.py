@@ -78,6 +78,21 @@ def test_what_is_read_in_order_is_left_to_the_system(cold: tokpress.Store) -> No
     assert (data.batch([3])["input_ids"] == cold.tokens(3 * ROW, 4 * ROW)).all()
 
 
+@pytest.mark.parametrize("scattered", [True, False])
+def test_the_system_is_told_how_a_map_is_read(cold: tokpress.Store, scattered: bool) -> None:
+    """By /proc: `rr` is what a map is marked with of which no more is read than asked for."""
+    data = shuffled(cold, "numpy")
+    data.stream.expect(scattered=scattered)
+    data.batch([3])
+    marks, current = [], ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        current = line if "-" in line.split(" ")[0] else current
+        if line.startswith("VmFlags:") and str(cold.path) in current and current.endswith(".bin"):
+            marks.append("rr" in line.split())
+    assert marks
+    assert set(marks) == {scattered}
+
+
 def test_the_loader_knows_its_order(cold: tokpress.Store) -> None:
     for shuffle, scattered in ((True, True), (False, False), ("blocks", False)):
         data = shuffled(cold, "numpy")

@@ -71,6 +71,16 @@ class TestRecord:
         assert (state["samples"], state["step"]) == (24, 5)
         assert len(second) == 3 + (len(data) - 12) // 6
 
+    def test_of_a_finished_run_is_taken_and_at_its_end(self, data: Data) -> None:
+        """A job that is started once more after its end is told that nothing is left, and not that its state is wrong."""
+        finished = tokpress.Loader(data, batch_size=len(data))
+        state = after(finished, 1)
+        again = tokpress.Loader(data, batch_size=len(data))
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+        with pytest.raises(UsageError, match="the loader is at its end"):
+            next(iter(again))
+
     def test_a_finished_run_goes_on_with_more_epochs_where_it_ended(self, data: Data) -> None:
         """Its last step was not full; not a sample is left out or comes twice."""
         size = len(data) // 3 + 1

@@ -10,6 +10,12 @@ from tokpress.loader.order.steps import StepHistory
 from tokpress.loader.state import BatchState
 
 
+@pytest.mark.parametrize(("drop_last", "last"), [(True, None), (False, 2)])
+def test_a_sample_belongs_to_a_step_or_is_left_over(drop_last: bool, last: int | None) -> None:
+    history = StepHistory([BatchState(sample=0, step=0, size=10)], 25, drop_last=drop_last)
+    assert [history.step_of(sample) for sample in (0, 9, 10, 19, 20, 24)] == [0, 0, 1, 1, last, last]
+
+
 @pytest.mark.parametrize("total", [None, 10**6])
 def test_more_and_more_steps_are_planned_together_up_to_a_bound(total: int | None) -> None:
     """With no end in sight, too: a plan takes memory for each of its samples."""

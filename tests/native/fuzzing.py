@@ -35,7 +35,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "native/build/fuzz")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    clang = shutil.which("clang++")
+    clang = next(
+        filter(None, map(shutil.which, ("clang++", *(f"clang++-{version}" for version in range(22, 12, -1))))), None
+    )
     if clang is None:
         print("no clang++: a driver of ours changes seeds at random, under gcc's sanitizers", flush=True)
     write_seeds(options.out)
@@ -83,7 +85,7 @@ def run(program: Path, target: str, libfuzzer: bool, out: Path, seconds: int) ->
     }
     most = 300_000 if target == "load" else 20_000
     command = (
-        [program, found, seeds, f"-max_total_time={seconds}", f"-max_len={most}", "-timeout=60", "-rss_limit_mb=4096"]
+        [program, found, seeds, f"-max_total_time={seconds}", f"-max_len={most}", "-timeout=600", "-rss_limit_mb=4096"]
         if libfuzzer
         else [program, str(seconds), seeds]
     )

@@ -155,7 +155,7 @@ def test_however_much_of_it_was_there_already(
         (whole.path / shard.path("json")).unlink()
         (whole.path / shard.path("bin")).write_bytes(b"half")
     with pytest.MonkeyPatch.context() as patch:  # in this process: a continued run usually gets processes
-        patch.setattr(coordinator, "_cluster", lambda job, storage, **_: InlineCluster(job, storage))
+        patch.setattr(coordinator, "cluster_for", lambda job, storage, **_: InlineCluster(job, storage))
         resumed = tokpress.build(inputs, **options, **cuts, **used)
     assert stored(resumed.path) == expected
     assert resumed.verify().ok

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokpress.config import parse_size
 from tokpress.errors import UsageError
 from tokpress.machine import usable_cores
 from tokpress.run import budget
@@ -21,6 +20,7 @@ from tokpress.run.budget import (
     READ_COST,
     plan_budget,
 )
+from tokpress.sizes import parse_size
 
 COST = ORDINARY_BATCHES * (READ_COST + 4)  # bytes for each byte of a batch, with an engine that takes 4
 

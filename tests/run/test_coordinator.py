@@ -112,7 +112,7 @@ class TestOutputDirectory:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"eos": False}, "options.eos_id: was 256, is None"),
+            ({"eos": False}, "options.eos_id: was 256, is nothing"),
             ({"text_field": "body"}, "options.text_field: was text, is body"),
             ({"shard_size": 77}, "options.shard_bytes: was 256000000, is 77"),
             ({"unit_size": 100}, "units: was 1 of them, is"),
@@ -194,7 +194,7 @@ class TestOutputDirectory:
         (out / MANIFEST).unlink()
         (out / shards[lost].path("json")).unlink()
         monkeypatch.setattr(
-            coordinator, "_cluster", lambda job, storage, **_: InlineCluster(job, storage)
+            coordinator, "cluster_for", lambda job, storage, **_: InlineCluster(job, storage)
         )  # it need not be a process
         assert tokpress.build(source, **options).num_docs == 50
         assert stored(out) == before
@@ -575,6 +575,6 @@ def test_a_run_that_goes_on_has_its_worker_in_a_process(tmp_path: Path, options:
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
     storage = LocalStorage(tmp_path / "store")
     job = coordinator.make_job([tmp_path / "a.jsonl"], storage, build_config("bytes", options))  # type: ignore[arg-type]
-    assert isinstance(coordinator._cluster(job, storage, resuming=False), InlineCluster)
-    with coordinator._cluster(job, storage, resuming=True) as cluster:
+    assert isinstance(coordinator.cluster_for(job, storage), InlineCluster)
+    with coordinator.cluster_for(job, storage, resuming=True) as cluster:
         assert isinstance(cluster, ProcessCluster)

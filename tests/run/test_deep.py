@@ -8,21 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from conftest import file_checksum
+from store import tampering
 
 import tokpress
 from tokpress.options import BuildOptions
-from tokpress.records import FileEntry, SpecialTokenPolicy
+from tokpress.records import SHARDS, SpecialTokenPolicy
 from tokpress.run import deep
 from tokpress.run.deep import Reencoded, reencode_sample
 from tokpress.sources.base import Reader, open_reader
-from tokpress.store.manifest import encode, fingerprint, read_manifest, seal
 
 TEXTS = [f"document {i} " + "word " * (i % 9) for i in range(60)]
 TEXTS[7] = ""
@@ -143,21 +141,12 @@ def forge_id(store: tokpress.Store, doc: int) -> None:
 
 def forge(store: tokpress.Store, doc: int, extension: str, change: Callable[[Any, int], object]) -> None:
     """Changes what a shard has up to the end of a document, and every checksum that vouches for it."""
-    manifest = read_manifest(store.storage)
-    split = manifest.splits["train"]
-    number, receipt = next((i, r) for i, r in enumerate(split.shards) if r.name == store.shard_of(doc))
-    path = store.path / receipt.path(extension)
-    values = np.fromfile(path, store.dtype if extension == "bin" else np.uint8)
     shard, number_in_shard = store._locate(doc)
+    path = store.path / f"{SHARDS}/{store.shard_of(doc)}.{extension}"
+    values = np.fromfile(path, store.dtype if extension == "bin" else np.uint8)
     change(values, int(shard.ends[number_in_shard]))
     values.tofile(path)
-    files = receipt.files | {extension: FileEntry(path.stat().st_size, file_checksum(path))}
-    split.shards[number] = msgspec.structs.replace(receipt, files=files)
-    path = store.path / receipt.path("json")
-    path.write_bytes(encode(split.shards[number]))
-    manifest.files[receipt.path("json")] = FileEntry(path.stat().st_size, file_checksum(path))
-    sealed = seal(msgspec.structs.replace(manifest, fingerprint=fingerprint(manifest)))
-    (store.path / "manifest.json").write_bytes(encode(sealed))
+    tampering.forge(store.path)
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:

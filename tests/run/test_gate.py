@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
 import subprocess
 import sys
@@ -16,11 +17,11 @@ import pytest
 from conftest import stored
 
 import tokpress
-from tokpress.config import parse_size
 from tokpress.errors import NotEnoughMemory
 from tokpress.run.budget import plan_budget
 from tokpress.run.events import Event, FewerWorkers
 from tokpress.run.gate import Gate, Room
+from tokpress.sizes import parse_size
 from tokpress.storage.base import Storage
 from tokpress.store import unfinished as output
 
@@ -58,6 +59,12 @@ def waiting() -> Iterator[Callable[[Gate, int], threading.Event]]:
         assert not thread.is_alive()
 
 
+def _tell(process: subprocess.Popen[bytes], inside: queue.Queue[int], number: int) -> None:
+    assert process.stdout is not None
+    if process.stdout.readline():
+        inside.put(number)
+
+
 class TestTurns:
     def test_an_ordinary_batch_never_waits(self, gate: Callable[[], Gate]) -> None:
         large, ordinary = gate(), gate()
@@ -86,6 +93,20 @@ class TestTurns:
         assert not waiting(other, 50).wait(0.2)
         growing.leave()
 
+    def test_who_has_left_waits_again(
+        self, gate: Callable[[], Gate], waiting: Callable[[Gate, int], threading.Event]
+    ) -> None:
+        first, second = gate(), gate()
+        for need in (50, 500):
+            first.wait_for(need, "a.jsonl")
+            first.leave()
+            second.wait_for(500, "a.jsonl")
+            inside = waiting(first, need)
+            assert not inside.wait(0.1)
+            second.leave()
+            assert inside.wait(10)
+            first.leave()
+
     def test_two_that_grow_at_once_do_not_wait_for_ever(
         self, gate: Callable[[], Gate], waiting: Callable[[Gate, int], threading.Event]
     ) -> None:
@@ -100,6 +121,41 @@ class TestTurns:
                 gate_.leave()
         assert first.wait(10)
         assert second.wait(10)
+
+    def test_without_proc_a_lock_belongs_to_a_process(self, tmp_path: Path) -> None:
+        """As on macOS: the other process waits for this one, and this one may grow."""
+        code = f"""
+import os
+from pathlib import Path
+from tokpress.run import gate
+gate._DESCRIPTORS = Path("/no/such/directory")
+lock = os.open({str(tmp_path / "lock")!r}, os.O_RDWR | os.O_CREAT)
+own = gate.Gate(gate.Room(ordinary=10, share=100, most=1000, budget=5000), lock)
+own.wait_for(50, "a")
+own.wait_for(500, "a")
+print("inside", flush=True)
+input()
+own.leave()
+input()
+"""
+        started = [
+            subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+            for _ in range(2)
+        ]
+        inside = queue.Queue[int]()
+        for number, process in enumerate(started):
+            threading.Thread(target=_tell, args=(process, inside, number)).start()
+        first = inside.get(timeout=60)
+        with pytest.raises(queue.Empty):
+            inside.get(timeout=0.5)
+        begun = started[first].stdin
+        assert begun is not None
+        begun.write(b"\n")
+        begun.flush()
+        assert inside.get(timeout=60) == 1 - first
+        for process in started:
+            process.kill()
+            process.communicate()
 
     def test_the_dead_give_their_turn_back(
         self, gate: Callable[[], Gate], waiting: Callable[[Gate, int], threading.Event], tmp_path: Path
@@ -179,6 +235,28 @@ class TestBuild:
         assert store.manifest.run.workers == told[-1]
         assert store.manifest.run.peak_memory_bytes < 1.1 * 700e6
         assert stored(store.path) == stored(whole.path)
+
+    def test_what_the_caller_holds_is_not_the_runs(self, tmp_path: Path) -> None:
+        """A notebook with data in it: the run is charged for what a small process would be."""
+        (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a"}) + "\n")
+        code = """
+import sys, tokpress
+held = bytearray(int(sys.argv[3]))
+held[::4096] = held[::4096].replace(b"\\0", b"\\1")  # in memory, page by page
+store = tokpress.build(sys.argv[1], tokenizer="bytes", out=sys.argv[2], workers=2)
+print(store.manifest.run.peak_memory_bytes)
+"""
+        peaks = [
+            int(
+                subprocess.run(
+                    [sys.executable, "-c", code, tmp_path / "a.jsonl", tmp_path / f"held-{held}", str(held)],
+                    capture_output=True,
+                    check=True,
+                ).stdout
+            )
+            for held in (0, 300_000_000)
+        ]
+        assert abs(peaks[1] - peaks[0]) < 40_000_000
 
     def test_a_record_that_cannot_fit_stops_the_run_which_goes_on_with_more(self, tmp_path: Path, source: Path) -> None:
         with source.open("a") as file:

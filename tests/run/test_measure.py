@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tokpress.run.measure import encoder_rates
+import pytest
+
+import tokpress
+from tokpress.config import BuildConfig
+from tokpress.run import measure
+from tokpress.run.measure import encoder_rates, worker_rates
 
 from .jobs import write_texts
 
@@ -27,3 +32,22 @@ class TestEncoders:
         rates = encoder_rates([str(write_texts(tmp_path / "a.jsonl", 50))], "bytes", {})
         assert [rate.way for rate in rates if not rate.equal] == ["bytes, concatenated"]
         assert len(rates) == 4
+
+
+@pytest.mark.parametrize(
+    ("up_to", "counts"), [(1, [1]), (3, [1, 2, 3]), (6, [1, 2, 3, 4, 6]), (48, [1, 2, 3, 4, 8, 16, 32, 48])]
+)
+def test_numbers_of_workers_end_with_the_one_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up_to: int, counts: list[int]
+) -> None:
+    """The builds themselves are `tests/cli/test_bench.py`'s: so many workers would only be slow here."""
+    store = tokpress.build(write_texts(tmp_path / "a.jsonl", 5), tokenizer="bytes", out=tmp_path / "store")
+    asked = []
+
+    def build(inputs: list[str], out: Path, config: BuildConfig) -> tokpress.Store:
+        asked.append(config.resources.workers)
+        return store
+
+    monkeypatch.setattr(measure, "build_store", build)
+    rates = list(worker_rates(["a.jsonl"], "bytes", up_to, str(tmp_path), {}))
+    assert asked == [rate.workers for rate in rates] == counts

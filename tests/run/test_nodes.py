@@ -17,6 +17,8 @@ from tokpress.run.nodes import Finished, Joined, Lost, NodeEvent, NodeScheduler
 class FakeNodes:
     """A unit takes as many seconds as its size, times the machine's slowness; each machine has one worker."""
 
+    pause = 0.0
+
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
         self.now = 0.0

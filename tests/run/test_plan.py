@@ -189,6 +189,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 CHANGE_NOTHING = {
     *("tokenizer.engine", "check.audit_rate", "check.max_rejects", "check.on_bad_record", "check.check_receipts"),
 }
+OF_THE_DATASET = {"read.dataset", "read.split"}  # which inputs there are: these stand in the plan themselves
 OF_THE_TEMPLATE = {"read.kind", "read.required", "read.optional"}  # what readers are told of it
 
 
@@ -226,7 +227,7 @@ class TestOtherOptions:
         return make
 
     def test_all_that_there_are_stand_here(self) -> None:
-        known = [set(CHANGES), CHANGE_NOTHING, OF_THE_TEMPLATE]
+        known = [set(CHANGES), CHANGE_NOTHING, OF_THE_DATASET, OF_THE_TEMPLATE]
         assert set.union(*known) == fields_of(TestPlan.CONFIG)
         assert sum(map(len, known)) == len(set.union(*known))
 

@@ -28,7 +28,7 @@ def source(tmp_path: Path) -> Path:
 def projected(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Projection:
     """Of three units, all of them sampled, on a machine of eight cores."""
     monkeypatch.setattr(projection, "usable_cores", lambda: 8)
-    monkeypatch.setattr(projection, "perf_counter", iter([100.0, 100.0 + _SECONDS]).__next__)
+    monkeypatch.setattr(projection, "_seconds", lambda _: _SECONDS)
     storage = LocalStorage(tmp_path / "store")
     job = make_job([source], storage, build_config("bytes", {"unit_size": source.stat().st_size // 3}))
     return project(job, storage)[1]
@@ -73,9 +73,8 @@ class TestProjection:
 
     def test_no_more_is_read_than_a_sample(self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(projection, "_SAMPLE_BYTES", 500)
-        monkeypatch.setattr(projection, "MAX_BATCH_BYTES", 200)
         storage = LocalStorage(tmp_path / "store")
-        projected = project(make_job([source], storage, build_config("bytes", {})), storage)[1]
+        projected = project(make_job([source], storage, build_config("bytes", {"batch_bytes": 200})), storage)[1]
         assert projected.input_bytes == source.stat().st_size > 2000
         assert 500 <= projected.sampled_bytes < 1000
         assert projected.docs == pytest.approx(90, abs=5)

@@ -199,6 +199,15 @@ class TestAssign:
         with pytest.raises(InputError, match="gone"):
             run.finish()
 
+    def test_of_two_errors_the_first_is_raised(self) -> None:
+        """The later one may follow from it."""
+        errors = [InputError("the disk is gone"), InputError("there is no such file")]
+        run = Run(
+            lambda number, order: [Failed.of(errors[number])] if isinstance(order, Task) else [], workers=2, units=2
+        )
+        with pytest.raises(InputError, match="the disk is gone"):
+            run.finish()
+
 
 class TestDeath:
     def test_in_the_middle_goes_on_after_the_last_receipt(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import random
@@ -29,11 +30,12 @@ from tokpress.engines.base import Engine
 from tokpress.engines.load import reference_engine
 from tokpress.records import MANIFEST, Counts, Place, Receipt, Reject
 from tokpress.run import worker as worker_module
+from tokpress.run.gate import Room
 from tokpress.run.messages import Advanced, Done, Encoding, Message, Prepare, Task
 from tokpress.run.tasks import continued
 from tokpress.run.worker import Worker
 from tokpress.storage.local import LocalStorage
-from tokpress.store.unfinished import unit_receipts
+from tokpress.store.receipts import unit_receipts
 
 from .jobs import SETTINGS, begin, shard_files
 
@@ -487,6 +489,25 @@ class TestEngine:
             worker.run(Task(unit=number, slices=slices), lambda message: None)
         assert len(plan.units) > 5
         assert loaded == ["reference"]
+
+    def test_after_a_large_record_others_have_their_turn(self, tmp_path: Path, inputs: list[Path]) -> None:
+        room = Room(ordinary=1, share=2, most=10**9, budget=10**9)  # every record is a large one
+        with (tmp_path / "lock").open("w") as lock:
+            job, plan = begin(tmp_path / "store", inputs)
+            worker = Worker(job, LocalStorage(job.url), lock.fileno())
+            worker.configure(msgspec.structs.replace(SETTINGS, room=room))
+            worker.run(Task(unit=0, slices=plan.units[0]), lambda message: None)
+            with (tmp_path / "lock").open() as other:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises BlockingIOError if the worker has it
+            worker.settle(lambda message: None)
+
+    @pytest.mark.parametrize(("attempt", "sampled"), [(0, True), (1, True), (2, False), (3, False)])
+    def test_after_two_deaths_it_leaves_the_inputs_alone(
+        self, tmp_path: Path, inputs: list[Path], attempt: int, sampled: bool
+    ) -> None:
+        job, _ = begin(tmp_path, inputs)
+        prepared = Worker(job, LocalStorage(job.url)).prepare(Prepare(attempt=attempt))
+        assert (prepared.first_document is not None) == sampled
 
     def test_what_it_found_out_is_for_all_workers(self, tmp_path: Path, inputs: list[Path]) -> None:
         job, plan = begin(tmp_path, inputs)

@@ -251,6 +251,11 @@ class TestSaveToDisk:
         with pytest.raises(InputError, match=r"saved/state\.json is damaged"):
             discover(["saved"], ReadConfig())
 
+    def test_a_state_that_is_somebody_else_s_makes_no_dataset(self) -> None:
+        touch("mine/a.jsonl")
+        write(Path("mine/state.json"), b'{"step": 5}')
+        assert "mine/a.jsonl" in found("mine")
+
     def test_a_missing_data_file_is_an_error(self) -> None:
         self.dataset().save_to_disk("saved")
         Path("saved/data-00000-of-00001.arrow").unlink()

@@ -120,7 +120,12 @@ class TestSameBytes:
 
     @pytest.fixture
     def expected(self, local: Path, tmp_path: Path) -> dict[str, bytes]:
-        return build(local, tmp_path / "expected")
+        files = build(local, tmp_path / "expected")
+        plan = tokpress.open(tmp_path / "expected").plan
+        parts = [plan.inputs[piece.input].format for unit in plan.units for piece in unit if piece.start]
+        assert {"jsonl", "parquet"} <= set(parts)  # they are cut in the middle
+        assert {source.format for source in plan.inputs} == {"jsonl", "parquet", "csv"}
+        return files
 
     def same(self, inputs: Any, tmp_path: Path, expected: dict[str, bytes]) -> None:
         for workers in (1, 2, 3):
@@ -141,27 +146,11 @@ class TestSameBytes:
             fill(ObjectStorage("s3://moto/data"), corpus)
             self.same("s3://moto/data/", tmp_path, expected)
 
-    def test_of_azure(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, corpus: dict[str, bytes], expected: dict[str, bytes]
+    @pytest.mark.parametrize("place", ["az", "https", "hub"])
+    def test_of_other_places(
+        self, request: pytest.FixtureRequest, tmp_path: Path, expected: dict[str, bytes], place: str
     ) -> None:
-        azurite = os.environ.get("AZURITE") or shutil.which("azurite-blob")
-        if azurite is None:
-            pytest.skip("azurite is not installed: npm install --global azurite")
-        command = [azurite, "--blobPort", "0", "--skipApiVersionCheck", "--location", str(tmp_path / "azurite")]
-        with process(command, r"listens? (?:at|on) (http://\S+)") as endpoint:
-            account = f"AccountName=devstoreaccount1;AccountKey={AZURITE_KEY}"
-            monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={endpoint}/devstoreaccount1")
-            make_container(endpoint, "devstoreaccount1", AZURITE_KEY, "inputs")
-            fill(ObjectStorage("az://inputs/data"), corpus)
-            self.same("az://inputs/data", tmp_path, expected)
-
-    def test_over_http(
-        self, server: S3Server, tmp_path: Path, corpus: dict[str, bytes], expected: dict[str, bytes]
-    ) -> None:
-        self.same([f"{server.endpoint}/bucket/data/{name}" for name in corpus], tmp_path, expected)
-
-    def test_of_the_hub(self, hub: HubServer, tmp_path: Path, expected: dict[str, bytes]) -> None:
-        self.same(["hf://datasets/me/data/*.jsonl*", "hf://datasets/me/data@main/deep"], tmp_path, expected)
+        self.same(request.getfixturevalue(f"{place}_inputs"), tmp_path, expected)
 
     def test_beside_local_ones(
         self, server: S3Server, hub: HubServer, local: Path, tmp_path: Path, expected: dict[str, bytes]
@@ -174,19 +163,49 @@ class TestSameBytes:
         assert there == build(local, tmp_path / "here", val_fraction=0.2)
         assert any(name.startswith("val-") for name in there)
 
-    @pytest.mark.parametrize("after", [6, 14, 22])
-    def test_after_a_kill(self, server: S3Server, tmp_path: Path, expected: dict[str, bytes], after: int) -> None:
-        command = [sys.executable, "-m", "tokpress", "build", "s3://bucket/data", "--tokenizer", "bytes", "--quiet"]
+    @pytest.mark.parametrize("receipts", [1, 6, 14])
+    @pytest.mark.parametrize("place", ["s3", "az", "https", "hub"])
+    def test_after_a_kill(
+        self, request: pytest.FixtureRequest, tmp_path: Path, expected: dict[str, bytes], place: str, receipts: int
+    ) -> None:
+        command = [sys.executable, "-m", "tokpress", "build", *request.getfixturevalue(f"{place}_inputs")]
         command += ["--unit-size", "12000", "--shard-size", "6000", "--max-rejects", "100%", "--workers", "2"]
-        command += ["--out", str(tmp_path / "store")]
-        before = len(server.requests)
+        command += ["--tokenizer", "bytes", "--quiet", "--out", str(tmp_path / "store")]
         first = subprocess.Popen(command, start_new_session=True)
-        while len(server.requests) < before + after and first.poll() is None:
+        while first.poll() is None and len(list((tmp_path / "store").glob("shards/*.json"))) < receipts:
             time.sleep(0.002)
+        assert first.poll() is None, "it was done before it could be killed"
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
         subprocess.run(command, check=True)
         assert contents(tmp_path / "store") == expected
+
+    @pytest.fixture
+    def s3_inputs(self, server: S3Server) -> list[str]:
+        return ["s3://bucket/data"]
+
+    @pytest.fixture
+    def https_inputs(self, server: S3Server, corpus: dict[str, bytes]) -> list[str]:
+        return [f"{server.endpoint}/bucket/data/{name}" for name in corpus]
+
+    @pytest.fixture
+    def hub_inputs(self, hub: HubServer) -> list[str]:
+        return ["hf://datasets/me/data/*.jsonl*", "hf://datasets/me/data@main/deep"]
+
+    @pytest.fixture
+    def az_inputs(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, corpus: dict[str, bytes]
+    ) -> Iterator[list[str]]:
+        azurite = os.environ.get("AZURITE") or shutil.which("azurite-blob")
+        if azurite is None:
+            pytest.skip("azurite is not installed: npm install --global azurite")
+        command = [azurite, "--blobPort", "0", "--skipApiVersionCheck", "--location", str(tmp_path / "azurite")]
+        with process(command, r"listens? (?:at|on) (http://\S+)") as endpoint:
+            account = f"AccountName=devstoreaccount1;AccountKey={AZURITE_KEY}"
+            monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{account};BlobEndpoint={endpoint}/devstoreaccount1")
+            make_container(endpoint, "devstoreaccount1", AZURITE_KEY, "inputs")
+            fill(ObjectStorage("az://inputs/data"), corpus)
+            yield ["az://inputs/data"]
 
 
 class TestNames:

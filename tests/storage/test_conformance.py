@@ -60,5 +60,5 @@ class TestFound:
                 assert isinstance(upload, Upload)
                 return upload
 
-        with pytest.raises(ConformanceError):
+        with pytest.raises((ConformanceError, ValueError)):
             conform(Shared)

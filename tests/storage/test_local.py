@@ -83,6 +83,37 @@ class TestUpload:
         # The file under its temporary name, then the directory with the new one.
         assert [[is_temporary(name) for name in found] for found in seen] == [[True], [False]]
 
+    def test_leaves_nothing_when_it_cannot_be_committed(self, tmp_path: Path) -> None:
+        (tmp_path / "x").mkdir()
+        (tmp_path / "x" / "y").touch()
+        with pytest.raises(OSError, match="x"), LocalStorage(tmp_path).create("x") as file:
+            file.write(b"abc")
+        assert names(tmp_path) == ["x"]
+
+
+def test_the_root_s_own_name_is_synced_with_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory's name stands in the one around it: that is what has to be on the disk."""
+    root = tmp_path / "parent" / "store"
+    root.mkdir(parents=True)
+    synced, fsync = [], os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    LocalStorage(root).anchor()
+    assert synced == [str(root.parent)]
+
+
+def test_what_is_no_file_is_no_object(tmp_path: Path) -> None:
+    """A reader of a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "directory").mkdir()
+    storage = LocalStorage(tmp_path)
+    assert [storage.stat(name) for name in ("pipe", "directory")] == [None, None]
+    assert not storage.exists("pipe")
+
 
 class TestPut:
     def test_writes_all_or_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +178,22 @@ class TestWithoutLinks:
             LocalStorage(tmp_path).put("a", b"second", if_absent=True)
         assert names(tmp_path) == ["a"]
         assert (tmp_path / "a").read_bytes() == b"first"
+
+    def test_a_file_has_its_new_name_and_no_other_gives_way(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EPERM, "no")
+
+        monkeypatch.setattr(os, "link", refuse)
+        storage = LocalStorage(tmp_path)
+        for name in ("a", "b"):
+            storage.put(name, name.encode())
+        storage.rename_new("a", "c")
+        assert (tmp_path / "c").read_bytes() == b"a"
+        with pytest.raises(FileExistsError):
+            storage.rename_new("b", "c")
+        assert (tmp_path / "c").read_bytes() == b"a"
 
 
 class TestLink:

@@ -13,6 +13,7 @@ from conftest import file_checksum
 from tokpress.records import MANIFEST, Counts, FileEntry, Manifest, Receipt
 from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import encode, fingerprint, read_manifest, seal
+from tokpress.store.receipts import stored_forms
 
 Change = Callable[[Receipt], Receipt]
 
@@ -42,11 +43,11 @@ def forge(directory: Path, change: Change = lambda receipt: receipt) -> None:
         shards = []
         for old in split.shards:
             files = {extension: file_entry(directory / old.path(extension)) for extension in old.files}
-            receipt = change(msgspec.structs.replace(old, files=files))
-            (directory / old.path("json")).write_bytes(encode(receipt))
-            shards.append(receipt)
+            shards.append(change(msgspec.structs.replace(old, files=files)))
         docs, tokens = sum(receipt.docs for receipt in shards), sum(receipt.tokens for receipt in shards)
         splits[name] = msgspec.structs.replace(split, shards=shards, docs=docs, tokens=tokens)
+    for name, (data, _) in stored_forms(receipt for split in splits.values() for receipt in split.shards):
+        (directory / name).write_bytes(data)
     files = {name: file_entry(directory / name) for name in manifest.files if (directory / name).exists()}
     units = [Counts() for _ in manifest.units]
     for split in splits.values():

@@ -11,7 +11,7 @@ from packing.stores import template, write_shards
 
 import tokpress
 from tokpress.errors import StoreError
-from tokpress.storage.mapped import num_maps
+from tokpress.storage.lost_pages import num_maps
 from tokpress.store import open_shards
 
 SHARDS = 60

@@ -15,8 +15,8 @@ from tokpress.run import events
 from tokpress.run.events import Event
 from tokpress.storage.local import LocalStorage
 from tokpress.store import recheck
+from tokpress.store.receipts import read_receipts, unit_receipts
 from tokpress.store.recheck import fitting
-from tokpress.store.unfinished import read_receipts, unit_receipts
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tokpress.run.messages import Job
 from tokpress.run.tasks import remaining_tasks
 from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import read_manifest
+from tokpress.store.receipts import Receipts, read_receipts
 from tokpress.store.seal import seal_store
-from tokpress.store.unfinished import Receipts, read_receipts
 from tokpress.store.verify import verify_store
 
 EQUAL = Parity(outcome="equal", engine="gigatoken", reference="huggingface", docs=9, bytes=99)

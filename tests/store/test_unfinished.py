@@ -37,16 +37,15 @@ from tokpress.storage.local import LocalStorage, LocalUpload
 from tokpress.storage.lock import LOCK
 from tokpress.store import manifest
 from tokpress.store.manifest import encode
+from tokpress.store.receipts import read_receipts, unit_receipts
 from tokpress.store.unfinished import (
     begin,
     check_output,
     check_same_plan,
     complete,
     is_finished,
-    read_receipts,
     remove_strays,
     stored_plan,
-    unit_receipts,
 )
 
 
@@ -236,7 +235,7 @@ class TestSamePlan:
         assert told[1:-1] == [
             f"  inputs[0].size: was {plan.inputs[0].size}, is 5",
             "  options.eos_id: was 256, is 7",
-            "  options.new: was None, is True",
+            "  options.new: was nothing, is True",
             "  units: was 4 of them, is 1 of them",
         ]
         assert told[-1] == "Choose another --out, or replace it with --overwrite."
@@ -327,7 +326,7 @@ class TestReceipts:
         write_receipts(store, train[0])
         assert read_receipts(LocalStorage(store))[0] == unit_receipts(LocalStorage(store), 0) == [*others[:2], train[0]]
         assert continued(Task(unit=0, slices=[Slice(0)]), unit_receipts(LocalStorage(store), 0)) == Task(
-            unit=0, slices=[Slice(0)], first_shard=1, start=(0, 5)
+            unit=0, slices=[Slice(0)], first_shard=1, earlier=[*others[:2], train[0]], start=(0, 5)
         )
         remove_strays(LocalStorage(store), read_receipts(LocalStorage(store)))
         assert {path.stem for path in (store / SHARDS).glob("*.json")} == {
@@ -378,7 +377,7 @@ class TestRemaining:
             3: [receipt(3, 0)],
         }
         assert remaining_tasks(plan, done) == [
-            Task(unit=1, slices=plan.units[1], first_shard=2, start=(0, 500)),
+            Task(unit=1, slices=plan.units[1], first_shard=2, earlier=done[1], start=(0, 500)),
             Task(unit=2, slices=plan.units[2]),
         ]
 
@@ -437,6 +436,7 @@ class TestStrays:
             for name in (*names, *strays[folder]):
                 if not (store / folder / name).exists():
                     (store / folder / name).write_bytes(b"?")
+            LocalStorage(store).create(f"{folder}/{min(names)}").write(b"of one that died before it was done")
         remove_strays(LocalStorage(store), {0: known})
         assert {path.name for path in (store / SHARDS).iterdir()} == shards
         assert {path.name for path in (store / REJECTS).iterdir()} == rejects

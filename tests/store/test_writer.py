@@ -18,7 +18,7 @@ from tokpress.batches import DocumentBatch, TokenBatch
 from tokpress.records import BAD_JSON, REJECTS, SHARDS, TOO_LARGE, Counts, FileEntry, Receipt, Reject
 from tokpress.storage.local import LocalStorage
 from tokpress.store.manifest import read_record
-from tokpress.store.writer import ShardWriter, count_sources
+from tokpress.store.writer import ShardWriter, count_sources, write_batch
 
 FILES_OF_THE_FIRST = [f"train-00003-000.{extension}" for extension in ("bin", "ends", "json", "pos")]
 
@@ -53,6 +53,10 @@ def documents(tokens: TokenBatch, first: int = 0, source: int = 0) -> DocumentBa
 
 def reject(position: int, reason: str = BAD_JSON, records: int = 1) -> Reject:
     return Reject(source="a.jsonl", input=0, position=position, reason=reason, detail="bad", records=records)
+
+
+def replace_input(of: Reject, number: int) -> Reject:
+    return msgspec.structs.replace(of, input=number)
 
 
 def names(store: Path, folder: str = SHARDS) -> list[str]:
@@ -122,6 +126,15 @@ class TestShard:
         assert read(store, "train-00003-000.ends", "<i8") == [2, 3, 5]
         assert read(store, "train-00003-001.ends", "<i8") == [3]
         assert (first.docs, first.audited, second.docs, second.audited) == (3, 3, 1, 1)
+
+    @pytest.mark.parametrize("batches", [([9, 1], [2]), ([2], [9, 1]), ([9], [])])
+    def test_its_largest_id_is_that_of_all_batches(self, store: Path, batches: tuple[list[int], ...]) -> None:
+        shards = writer(store)
+        for ids in batches:
+            append(shards, batch(ids))
+        receipt = shards.close_shard(None)
+        shards.finish()
+        assert receipt.max_id == 9
 
     def test_goes_on_with_the_number_it_is_told(self, store: Path) -> None:
         shards = writer(store, first_shard=12)
@@ -203,6 +216,18 @@ class TestRejects:
         assert names(store, REJECTS) == ["00003-000.jsonl", "00003-001.jsonl"]
         listed = (store / REJECTS / "00003-000.jsonl").read_bytes().splitlines()
         assert [msgspec.json.decode(line, type=Reject).position for line in listed] == [1, 2, 3]
+
+    def test_those_of_an_earlier_input_come_first_wherever_they_stand_in_it(self, store: Path) -> None:
+        """A unit may be several small files: a position says nothing without its file."""
+        to = writer(store, shard_bytes=4)
+        docs = documents(batch([1, 2], [3, 4]))
+        docs = replace(docs, sources=np.array([0, 1], np.int32), positions=np.array([5, 5], np.int64))
+        late = replace_input(reject(9), 0), replace_input(reject(2), 1), replace_input(reject(8), 1)
+        write_batch(to, docs, list(late))
+        to.close_shard(None)
+        to.finish()
+        receipts = [read_record(LocalStorage(store), f"{SHARDS}/train-00003-{i:03}.json", Receipt) for i in range(2)]
+        assert [receipt.rejects for receipt in receipts] == [{BAD_JSON: 2}, {BAD_JSON: 1}]
 
     def test_without_any_there_is_no_file(self, store: Path) -> None:
         shards = writer(store)

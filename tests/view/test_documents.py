@@ -112,6 +112,9 @@ class TestPages:
         page = view_document(store, 0, first=1000)
         assert (page.tokens, page.next_token) == ([], None)
 
+    def test_of_no_tokens_has_none(self, store: tokpress.Store) -> None:
+        assert view_document(store, 0, count=0).tokens == []
+
     def test_below_zero_is_wrong_usage(self, store: tokpress.Store) -> None:
         for first, count in ((-1, 5), (0, -5)):
             with pytest.raises(UsageError, match="no page"):

@@ -91,3 +91,15 @@ class TestSequence:
         assert {True, False} <= set(expected)
         part = view_sequence(store, 0, seq_len=32, first=5, count=20)
         assert [token.loss for token in part.tokens] == expected[5:25]
+
+    def test_one_that_begins_inside_a_document_marks_what_is_learned_there(self) -> None:
+        store = tokpress.open(STORES / "masks")
+        views = [view_sequence(store, seq, seq_len=7) for seq in range(store.num_tokens // 7)]
+        assert any(view.documents[0].first_token for view in views)
+        masks = np.concatenate([store.mask(doc) for doc in range(len(store))])
+        learned = [token.loss for view in views for token in view.tokens]
+        assert learned == masks[: len(learned)].astype(bool).tolist()
+
+    def test_padding_is_the_whole_sequence_s_on_every_page(self, store: tokpress.Store) -> None:
+        pages = [view_sequence(store, 0, seq_len=16, method="pad", first=first, count=8) for first in (0, 8)]
+        assert [page.padding for page in pages] == [10, 10]  # five letters and the end of the document

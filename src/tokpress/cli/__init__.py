@@ -2,7 +2,8 @@
 
 In: arguments. Out: text for people on standard error, results on standard output, an exit code (docs in `tokpress --help`).
 
-    build, pack, inspect, verify, status, export, import_, diagnose, check_resume, bench, train_tokenizer, demo    one a verb
+    build, pack, inspect, view, report, verify, status, copy, publish, export, import_, datasets, diagnose, check_resume,
+    bench, train_tokenizer, demo    one a verb
     options     options that several verbs have
     flags       flags of `build`, from the declarations of config.py
     config_file --config FILE.toml and --print-config
@@ -29,10 +30,15 @@ _VERBS = {  # verb -> what `tokpress --help` says of it; the module has the same
     "build": "Tokenize files into a store.",
     "pack": "Show what sequences of a length waste; plan best-fit.",
     "inspect": "Show what is in a store.",
+    "view": "Show a store in a browser, token by token.",
+    "report": "Write what is in a store as one page.",
     "verify": "Check every byte of a store.",
     "status": "Show how far a store is that is being written.",
+    "copy": "Copy a store to or from a bucket, verified.",
+    "publish": "Put a store on the Hugging Face Hub.",
     "export": "Write a store as another trainer's files.",
     "import": "Adopt another trainer's token files as a store.",
+    "datasets": "List the datasets that have short names.",
     "bench": "Measure tokenizers, workers or loaders on your own data.",
     "diagnose": "Show where a training step's time goes.",
     "check-resume": "See whether a trainer goes on with the very next batch.",
@@ -86,7 +92,11 @@ def main() -> None:
 
 def _exit_code() -> int:
     """Runs a command; turns an error into one line and a code."""
+    from tokpress import NOT_ON_WINDOWS
     from tokpress.errors import TokpressError
+
+    if sys.platform == "win32":
+        return _fail(NOT_ON_WINDOWS, 2)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped by a scheduler: the same as Ctrl-C
     for stream in (sys.stdout, sys.stderr):
@@ -110,6 +120,22 @@ def _exit_code() -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo(f"interrupted. {_how_to_go_on(sys.argv[1:])}", err=True)
         return 130
+    except (MemoryError, ImportError, RuntimeError) as error:  # as Python and the libraries say it, wherever they are
+        if (short_of := _short_of(error)) is None:
+            raise
+        return _fail(
+            f"there is too little {short_of} ({error or type(error).__name__}). Allow more, then run it again.", 1
+        )
+
+
+def _short_of(error: Exception) -> str | None:
+    """What a limit of the machine, or of `ulimit`, left too little of, if that is what an error is about."""
+    text = str(error)
+    if isinstance(error, MemoryError) or "failed to map segment" in text or "Cannot allocate memory" in text:
+        return "memory (ulimit -v)"
+    if "start new thread" in text or "Resource temporarily unavailable" in text:
+        return "room for threads and processes (ulimit -u)"
+    return None
 
 
 def _how_to_go_on(words: list[str]) -> str:
@@ -120,8 +146,9 @@ def _how_to_go_on(words: list[str]) -> str:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    from tokpress.cli.printable import printable
+    from tokpress.cli.printable import between_words, printable
 
-    lines = [printable(line) for line in message.splitlines()]
-    click.echo("\n".join([f"{click.style('error:', fg='red', bold=True)} {lines[0]}", *lines[1:]]), err=True)
+    lines = [between_words(printable(line)) for line in f"error: {message}".splitlines()]
+    told = lines[0].replace("error:", click.style("error:", fg="red", bold=True), 1)
+    click.echo("\n".join([told, *lines[1:]]), err=True)
     return exit_code

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokpress.cli.flags import read_options
+from tokpress.cli.flags import GroupedCommand, flags, read_options
+from tokpress.cli.printable import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,10 +18,22 @@ if TYPE_CHECKING:
 _EPILOG = """
 \b
 Examples:
-  tokpress bench tokenizer corpus.jsonl --tokenizer tokenizer.json
+  tokpress bench tokenizer corpus.jsonl --tokenizer tokenizer.json --plot tokenizer.png
   tokpress bench workers 'data/*.jsonl' --tokenizer tokenizer.json --up-to 16 --plot workers.png
-  tokpress bench loader tokens --seq-len 2048 --batch-size 16
+  tokpress bench workers qa.jsonl --prompt-field question --completion-field answer --tokenizer tokenizer.json
+  tokpress bench loader tokens --seq-len 2048 --batch-size 16 --plot loader.png
 """
+
+
+_plot = click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Write a PNG.")
+
+
+def _draw(path: str, title: str, unit: str, values: dict[str, float]) -> None:
+    from tokpress.cli.show import err_console, safe
+    from tokpress.figure import plot_bars
+
+    plot_bars(path, title, unit, values)
+    err_console().print(f"Plot written to [bold]{safe(path)}[/]")
 
 
 @click.group(epilog=_EPILOG)
@@ -31,12 +44,11 @@ def command() -> None:
 @command.command(epilog=_EPILOG)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUTS...")
 @click.option("--tokenizer", required=True, metavar="SPEC", help="As for `tokpress build`.")
+@_plot
 @read_options
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON on standard output.")
-def tokenizer(inputs: tuple[str, ...], tokenizer: str, as_json: bool, **options: Any) -> None:
+def tokenizer(inputs: tuple[str, ...], tokenizer: str, plot: str | None, as_json: bool, **options: Any) -> None:
     """Compare ways to encode a sample of INPUTS: one by one, in batches, as one long string, with each engine."""
-    import msgspec
-
     from tokpress.cli.show import err_console
     from tokpress.run.measure import encoder_rates
 
@@ -44,19 +56,21 @@ def tokenizer(inputs: tuple[str, ...], tokenizer: str, as_json: bool, **options:
     with console.status("encoding a sample in every way"):
         rates = encoder_rates(list(inputs), tokenizer, options)
     console.print(_encoder_table(rates))
+    if plot:
+        _draw(plot, "Ways to encode this text, one process", "MB of text a second", {r.way: r.mb_per_s for r in rates})
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(rates), indent=1))
+        print_json(rates)
 
 
-@command.command(epilog=_EPILOG)
+@command.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUTS...")
 @click.option("--tokenizer", required=True, metavar="SPEC", help="As for `tokpress build`.")
 @click.option("--up-to", type=click.IntRange(min=1), help="Most workers to try. Default: one for each physical core.")
 @click.option(
     "--scratch", type=click.Path(file_okay=False), help="Where to build, on the disk you mean. Default: temporary."
 )
-@click.option("--plot", type=click.Path(dir_okay=False), help="Write a PNG.")
-@read_options
+@_plot
+@flags(without=["workers", "dataset", "split"])
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON on standard output.")
 def workers(
     inputs: tuple[str, ...],
@@ -67,11 +81,12 @@ def workers(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Build INPUTS with 1, 2, ... workers; show rate, CPU use and memory of each."""
-    import msgspec
+    """Build INPUTS with 1, 2, ... workers; show rate, CPU use and memory of each.
 
-    from tokpress.cli.show import err_console
-    from tokpress.run.measure import plot_rates, worker_rates
+    The options are those of the build that is to be measured.
+    """
+    from tokpress.cli.show import err_console, safe
+    from tokpress.run.measure import plot_rates, too_small, worker_rates
 
     console = err_console()
     rates = []
@@ -79,11 +94,13 @@ def workers(
         rates.append(measured)
         console.print(f"[dim]{measured.workers} done: {measured.input_mb_per_s:,.1f} MB/s[/]")
     console.print(_workers_table(rates))
+    for note in too_small(rates):
+        console.print(f"[yellow]note[/]: {note}")
     if plot:
         plot_rates(rates, plot)
-        console.print(f"Plot written to [bold]{plot}[/]")
+        console.print(f"Plot written to [bold]{safe(plot)}[/]")
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(rates), indent=1))
+        print_json(rates)
 
 
 @command.command(epilog=_EPILOG)
@@ -95,11 +112,10 @@ def workers(
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), default=2.0, show_default=True, help="For each row."
 )
+@_plot
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON on standard output.")
-def loader(store: str, as_json: bool, **options: Any) -> None:
+def loader(store: str, plot: str | None, as_json: bool, **options: Any) -> None:
     """Read STORE as a training run would, shuffled; show tokens a second for several numbers of threads."""
-    import msgspec
-
     from tokpress.cli.show import err_console
     from tokpress.loader.rates import loader_rates
 
@@ -107,8 +123,11 @@ def loader(store: str, as_json: bool, **options: Any) -> None:
     with console.status("reading batches"):
         rates = list(loader_rates(store, **options))
     console.print(_loader_table(rates))
+    if plot:
+        title = f"Shuffled batches of {options['batch_size']} x {options['seq_len']} tokens"
+        _draw(plot, title, "million tokens a second", {rate.way: rate.tokens_per_s / 1e6 for rate in rates})
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(rates), indent=1))
+        print_json(rates)
 
 
 def _loader_table(rates: list[LoaderRate]) -> Table:
@@ -143,7 +162,7 @@ def _workers_table(rates: list[WorkersRate]) -> Table:
             str(rate.workers),
             f"{rate.input_mb_per_s:,.1f}",
             f"{rate.tokens_per_s:,}",
-            f"{rate.input_mb_per_s / rates[0].input_mb_per_s:.2f}x",
+            f"{rate.tokens_per_s / max(rates[0].tokens_per_s, 1):.2f}x",
             f"{rate.cpu_use:.0%}",
             size(rate.peak_memory_bytes),
         )

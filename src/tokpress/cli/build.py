@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from tokpress.cli.flags import GroupedCommand, flags
+from tokpress.cli.printable import print_json, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +21,8 @@ Examples:
   tokpress build corpus.jsonl --tokenizer tokenizer.json --out tokens
   tokpress build 'data/*.jsonl.zst' more.parquet --tokenizer spm.model --out tokens
   tokpress build 's3://bucket/web/*.parquet' hf://datasets/me/data/train --tokenizer tokenizer.json --out tokens
+  tokpress build --dataset fineweb-edu:sample-10BT --tokenizer meta-llama/Llama-3.2-1B --out tokens
+  tokpress build --dataset ORG/NAME:CONFIG@main --split validation --tokenizer tokenizer.json --out tokens
   tokpress build books/ --format text --tokenizer bytes --out tokens
   tokpress build all.txt --separator '<|endoftext|>' --tokenizer tokenizer.json --eos-token '</s>' --out tokens
   zstdcat huge.jsonl.zst | tokpress build - --tokenizer meta-llama/Llama-3.2-1B --out tokens
@@ -46,16 +49,13 @@ def _use_file(ctx: click.Context, _param: click.Parameter, path: str | None) -> 
         ctx.default_map = read_config(path)
 
 
-def _inputs(ctx: click.Context, argument: click.Parameter, given: tuple[str, ...] | None) -> tuple[str, ...]:
+def _inputs(ctx: click.Context, _argument: click.Parameter, given: tuple[str, ...] | None) -> tuple[str, ...]:
     """Click takes no argument from there, so that this has to; `--config` was looked at before."""
-    inputs = given or tuple((ctx.default_map or {}).get("inputs", ()))
-    if not inputs and not ctx.resilient_parsing:
-        raise click.MissingParameter(ctx=ctx, param=argument)
-    return inputs
+    return given or tuple((ctx.default_map or {}).get("inputs", ()))
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("inputs", nargs=-1, metavar="INPUTS...", callback=_inputs)
+@click.argument("inputs", nargs=-1, metavar="[INPUTS]...", callback=_inputs)
 @click.option(
     "--tokenizer",
     required=True,
@@ -116,10 +116,12 @@ def command(
     print_config: bool,
     **options: Any,
 ) -> None:
-    """Tokenize INPUTS (files, directories, globs, or - for standard input) into a store.
+    """Tokenize INPUTS (files, directories, globs, or - for standard input), or a --dataset, into a store.
 
     Run the same command again to go on after an interruption: what is done is not done twice.
     """
+    if not inputs and options["dataset"] is None:
+        raise click.UsageError("Missing argument 'INPUTS...', or a --dataset.", click.get_current_context())
     if print_config:
         from tokpress.cli.config_file import written_config
 
@@ -155,7 +157,7 @@ def command(
         console.print(f"\nLook at the rejected records: [bold]{path}/rejects/[/]")
     console.print(f"\nThe store is at [bold]{path}[/]. Look into it: [bold]tokpress inspect {path}[/]")
     if as_json:
-        click.echo(encode(store.manifest), nl=False)
+        click.echo(printable_json(encode(store.manifest)), nl=False)
 
 
 def _build_share(
@@ -185,12 +187,10 @@ def _build_share(
         f"finished by the same command without --share. See: [bold]tokpress status {out}[/]"
     )
     if as_json:
-        click.echo(encode(attempt), nl=False)
+        click.echo(printable_json(encode(attempt)), nl=False)
 
 
 def _project(reporter: ConsoleReporter, console: Console, inputs: list[str], *, as_json: bool, **options: Any) -> None:
-    import msgspec
-
     from tokpress.api import dry_run
     from tokpress.cli.show import number, plural, print_fact, size
     from tokpress.run.events import Proved
@@ -209,4 +209,4 @@ def _project(reporter: ConsoleReporter, console: Console, inputs: list[str], *, 
             console, plural(line.workers, "worker"), f"about {line.seconds:,.0f} s, {size(line.memory_bytes)} of memory"
         )
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(projected), indent=1))
+        print_json(projected)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tokpress.cli.printable import print_json
+
 _EPILOG = """
 \b
 Examples:
@@ -31,14 +33,12 @@ def command(script: tuple[str, ...], stop_after: int, keep: str | None, as_json:
     directory that it saves to. What modules are given while they train is compared, step by step and rank by rank: the run
     that goes on must begin at a step that the killed one had reached, and train from there on what the whole run trained.
     """
-    import msgspec
-
     from tokpress.errors import TokpressError
     from tokpress.resuming.check import check_resume
 
     report = check_resume(script, stop_after=stop_after, directory=keep)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=1))
+        print_json(report)
     if not report.ok:
         raise TokpressError(" ".join(report.problems))
     if not as_json:

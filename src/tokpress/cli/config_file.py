@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from tokpress.arguments import did_you_mean
-from tokpress.config import written_size
 from tokpress.declare import by_group, table_name
 from tokpress.errors import UsageError
 from tokpress.options import OPTIONS, as_list
+from tokpress.sizes import written_size
 
 _ARGUMENTS: dict[str, Any] = {"inputs": str | list[str], "tokenizer": str, "out": str}
 _FLAGS = {option.name: option for option in OPTIONS if option.flag}

@@ -89,9 +89,8 @@ def command(out: str) -> None:
     console.print(f"an epoch, shuffled, in batches of {_BATCH_SIZE}: {rate / 1e6:,.0f} M tokens/s")
     console.print(f"resumed in the middle from its state_dict: {'the same' if resumed else 'OTHER'} batches follow")
 
-    run = store.manifest.run
     click.echo(
-        f"demo: {store.num_docs:,} documents, {store.num_tokens:,} tokens at {run.input_mb_per_s:.1f} MB/s; "
+        f"demo: {store.num_docs:,} documents, {store.num_tokens:,} tokens; "
         f"store verified: {'sound' if report.ok else 'DAMAGED'}; read back: {'equal' if all(equal) else 'DIFFERENT'}; "
         f"resumed: {'equal' if resumed else 'DIFFERENT'}"
     )

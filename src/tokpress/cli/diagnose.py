@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokpress.cli.flags import read_options
+from tokpress.cli.printable import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,15 +72,13 @@ def command(script: tuple[str, ...], inputs: tuple[str, ...], plot: str | None, 
 
 
 def _diagnose_script(script: tuple[str, ...], console: Console, plot: str | None, as_json: bool) -> None:
-    import msgspec
-
     from tokpress.diagnose.findings import diagnose
     from tokpress.diagnose.observe import observe
     from tokpress.metering.report import save_plot
 
     diagnosis = diagnose(observe(script, stdout=sys.stderr if as_json else None))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(diagnosis), indent=1))
+        print_json(diagnosis)
     else:
         _show(console, diagnosis)
     if plot:
@@ -90,8 +89,6 @@ def _diagnose_script(script: tuple[str, ...], console: Console, plot: str | None
 def _compare_ways(
     inputs: tuple[str, ...], console: Console, plot: str | None, as_json: bool, *, step_ms: float, **options: Any
 ) -> None:
-    import msgspec
-
     from tokpress.cli.show import out_console
     from tokpress.diagnose.tokenizing import compare_ways
     from tokpress.metering.report import save_plot
@@ -99,7 +96,7 @@ def _compare_ways(
     with console.status("tokenizing in every way"):
         ways = compare_ways(list(inputs), step_seconds=step_ms / 1e3, **options)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(ways), indent=1))
+        print_json(ways)
     else:
         out_console().print(_ways_table(ways, step_ms))
     if plot:

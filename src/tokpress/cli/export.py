@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokpress.cli.options import packing_options
+from tokpress.cli.options import NamedNumber, Numbers, packing_options
+from tokpress.cli.printable import between_words, print_json
 from tokpress.formats import FORMATS
 from tokpress.formats.trainers import TRAINERS
 
@@ -22,6 +24,7 @@ Examples:
   tokpress export tokens --to npy --max-length 512 --out arrays
   tokpress export tokens --to parquet --seq-len 2048 --out tokens-parquet
   tokpress export tokens --to mds --seq-len 8192 --method bestfit --out tokens-mds
+  tokpress export tokens --to megatron --indices-for 4096 --index-samples train=2000000 --index-run run.txt --out mt
   tokpress export chats --for trl --out chats-trl
   tokpress export chats --for levanter --max-length 4096 --out chats-levanter
   tokpress export tokens --to arrow --out tokens-hf --json | jq .written_bytes
@@ -74,18 +77,42 @@ Examples:
     help="datatrove: what nanotron loads the tokenizer by. Default: as the build was told, or the store's own copy.",
 )
 @click.option("--keep", is_flag=True, help="parquet, arrow: the fields that the build kept, as columns.")
+@click.option(
+    "--indices-for",
+    type=Numbers(),
+    metavar="N,N,...",
+    help="megatron: also the indices that it makes before it trains, for sequences of these lengths.",
+)
+@click.option(
+    "--index-samples",
+    type=NamedNumber(),
+    multiple=True,
+    metavar="SPLIT=N",
+    help="megatron: samples of a run, for its indices; may be given again. Default: one epoch.",
+)
+@click.option(
+    "--index-run",
+    type=click.Path(),
+    metavar="FILE",
+    help="megatron: a *-description.txt that a run wrote: its seed, and how it calls its tokenizer.",
+)
 @click.option("--copy", is_flag=True, help="Copy token files where a link would do.")
 @click.option("--overwrite", is_flag=True, help="Replace an export of something else.")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads. Default: one a core.")
 @click.option("--json", "as_json", is_flag=True, help="Print the export's metadata as JSON on standard output.")
-def command(store: str, out: str, split: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def command(
+    store: str,
+    out: str,
+    split: tuple[str, ...],
+    as_json: bool,
+    index_samples: tuple[tuple[str, int], ...],
+    **options: Any,
+) -> None:
     """Write STORE as files that another trainer's own reader opens.
 
     Where that format is raw ids, the token files are hard links: no second copy of the corpus. Stopped, the same command
     goes on where it was.
     """
-    import msgspec
-
     from tokpress.cli.show import ByteProgress, err_console
     from tokpress.formats.export import export
 
@@ -97,13 +124,15 @@ def command(store: str, out: str, split: tuple[str, ...], as_json: bool, **optio
         bar.advance(done)
 
     try:
-        made = export(store, out=out, split=split or None, progress=progress, **chosen)
+        made = export(
+            store, out=out, split=split or None, progress=progress, index_samples=dict(index_samples), **chosen
+        )
     finally:
         bar.close()
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=1))
+        print_json(made)
     else:
-        click.echo(_said(made, out))
+        click.echo(between_words(_said(made, out), sys.stdout))
 
 
 def _said(made: Metadata, out: str) -> str:
@@ -118,7 +147,8 @@ def _said(made: Metadata, out: str) -> str:
     counts = [docs, tokens, *([plural(rows, "row")] if rows else [])]
     files = f"{plural(len(made.files), 'file')}, {size(made.linked_bytes)} linked, {size(made.written_bytes)} written"
     trainer = made.options.trainer
-    opened_with = find_trainer(trainer).opened_with if trainer else open_format(made.options.to).opened_with
+    reader = find_trainer(trainer) if trainer else open_format(made.options.to)
+    opened_with = (made.options.seq_len is not None and reader.opened_with_sequences) or reader.opened_with
     how = opened_with.format(
         out=out,
         split=next(iter(made.splits)),

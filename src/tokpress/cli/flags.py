@@ -5,15 +5,15 @@ In: `tokpress.options.OPTIONS`. Out: click options, under the name of the keywor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import click
 
 from tokpress.cli.options import EngineName, Escaped, Fields, Function, Size, TokenId
-from tokpress.config import written_size
 from tokpress.declare import Declared, by_group
 from tokpress.options import OPTIONS
+from tokpress.sizes import written_size
 
 
 class Flag(click.Option):
@@ -30,14 +30,15 @@ class GroupedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading in ("Options", *by_group(OPTIONS)):
             shown = [option for option in self.get_params(ctx) if getattr(option, "group", "Options") == heading]
-            records = [option.get_help_record(ctx) for option in shown]
-            with formatter.section(heading):
-                formatter.write_dl([record for record in records if record is not None])
+            records = [record for option in shown if (record := option.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
-def flags(*only: str) -> Callable[[Function], Function]:
-    """All options that can be typed, or those of some groups."""
-    groups = by_group(option for option in OPTIONS if option.flag)
+def flags(*only: str, without: Collection[str] = ()) -> Callable[[Function], Function]:
+    """All options that can be typed, or those of some groups; without some by name."""
+    groups = by_group(option for option in OPTIONS if option.flag and option.name not in without)
 
     def add(function: Function) -> Function:
         for option in reversed([option for group in only or groups for option in groups[group]]):  # type: ignore[index]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
+from tokpress.cli.printable import between_words, print_json
 from tokpress.formats import IMPORTABLE
 
 _EPILOG = """
@@ -45,8 +47,6 @@ def command(paths: tuple[str, ...], out: str, as_json: bool, **options: Any) -> 
     Raw ids are hard links: nothing is copied, and the files must not be changed afterwards. Every id is checked against the
     tokenizer's vocabulary.
     """
-    import msgspec
-
     from tokpress.cli.overwrite import confirm_overwrite
     from tokpress.cli.printable import printable
     from tokpress.cli.show import ByteProgress, err_console, plural
@@ -75,7 +75,8 @@ def command(paths: tuple[str, ...], out: str, as_json: bool, **options: Any) -> 
         "fingerprint": store.fingerprint,
     }
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(facts), indent=1))
+        print_json(facts)
         return
     counts = f"{plural(store.num_docs, 'document')}, {plural(store.num_tokens, 'token')} ({store.manifest.dtype})"
-    click.echo(f"{printable(out)} is a store of {plural(len(store.plan.inputs), 'token file')}: {counts}")
+    told = f"{printable(out)} is a store of {plural(len(store.plan.inputs), 'token file')}: {counts}"
+    click.echo(between_words(told, sys.stdout))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tokpress.cli.printable import print_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -42,8 +44,6 @@ _COLOURS = tuple(f"bright_white on {name}" for name in ("grey23", "dark_blue", "
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 def command(store: str, doc: int | None, seq: int | None, seq_len: int, split: str, as_json: bool) -> None:
     """Show STORE: totals, tokens per document, and documents decoded with every token in a colour of its own."""
-    import msgspec
-
     from tokpress.cli.show import out_console
     from tokpress.errors import UsageError
     from tokpress.store.reader import open_store
@@ -70,7 +70,7 @@ def command(store: str, doc: int | None, seq: int | None, seq_len: int, split: s
         facts = opened.summary()
         draw = partial(_print_store, console, opened, facts)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(facts), indent=1))
+        print_json(facts)
     else:
         draw()
 
@@ -102,7 +102,7 @@ def _doc_facts(store: Store, view: DocumentView) -> dict[str, object]:
 
 def _print_seq(console: Console, seq: int, seq_len: int, tokens: list[TokenView]) -> None:
     console.print(f"[dim]sequence {seq:,} · tokens {seq * seq_len:,} to {(seq + 1) * seq_len:,}[/]")
-    console.print(_drawn(tokens))
+    console.print(_drawn(tokens), soft_wrap=True)
 
 
 def _print_store(console: Console, store: Store, facts: StoreSummary) -> None:
@@ -152,7 +152,7 @@ def _print_doc(console: Console, view: DocumentView) -> None:
         loss_tokens = plural(view.loss_tokens, "loss token")
         console.print(f"[dim]{loss_tokens}; others stand without a background[/]")
     shown = _drawn(view.tokens)
-    console.print(shown if view.next_token is None else shown.append(" …", "dim"))
+    console.print(shown if view.next_token is None else shown.append(" …", "dim"), soft_wrap=True)
 
 
 def coloured(store: Store, ids: Ids, mask: Mask | None = None) -> Text:

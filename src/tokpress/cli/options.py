@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from tokpress.config import parse_size
 from tokpress.engines.table import engine_names
 from tokpress.errors import UsageError
+from tokpress.sizes import parse_size
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -47,27 +47,44 @@ class Fields(click.ParamType[tuple[str, ...]]):
         return fields
 
 
-class TokenId(click.ParamType[tuple[str, int]]):
-    """`<|endoftext|>=100257`: a special token of a rank file."""
+class NamedNumber(click.ParamType[tuple[str, int]]):
+    """`train=1000000`: a number of something that has a name."""
 
-    name = "token=id"
+    name = "name=number"
+    example = "train=1000000"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         if isinstance(value, tuple):
             return value
-        token, _, number = str(value).rpartition("=")
-        if not token or not number.isdecimal():
-            self.fail(f"{value!r} is not like '<|endoftext|>=100257'", param, ctx)
-        return token, int(number)
+        name, _, number = str(value).rpartition("=")
+        if not name or not number.isdecimal():
+            self.fail(f"{value!r} is not like '{self.example}'", param, ctx)
+        return name, int(number)
+
+
+class TokenId(NamedNumber):
+    """`<|endoftext|>=100257`: a special token of a rank file."""
+
+    name = "token=id"
+    example = "<|endoftext|>=100257"
+
+
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """`2048,4096`."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        parts = str(value).split(",") if isinstance(value, str) else list(value)
+        if not all(str(part).strip().isdecimal() for part in parts):
+            self.fail(f"{value!r} is not like '2048,4096'", param, ctx)
+        return tuple(map(int, parts))
 
 
 class EngineName(click.ParamType[str]):
     """A name from the table of engines. Installed packages may add some: they are looked for when they are needed."""
 
     name = "engine"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002 - the base class's arguments
-        return f"[{'|'.join(engine_names())}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in engine_names():

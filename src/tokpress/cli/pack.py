@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokpress.cli.options import packing_options
+from tokpress.cli.printable import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,8 +46,6 @@ def command(store: str, seq_len: int, method: str, split: str, plot: str | None,
 
     Tokens are not written again: a packing is an index, and a store can have any number of them.
     """
-    import msgspec
-
     from tokpress.cli.show import err_console, out_console, safe
     from tokpress.packing.waste import new_plot, plot_waste
 
@@ -55,7 +54,7 @@ def command(store: str, seq_len: int, method: str, split: str, plot: str | None,
     chosen = {name: value for name, value in options.items() if value is not None}
     waste = _packed(store, console, seq_len=seq_len, method=method, split=split, **chosen)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(waste.facts()), indent=1))
+        print_json(waste.facts())
     else:
         out_console().print(_table(waste))
     if figure is not None and plot:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 from tokpress.cli.printable import printable
 from tokpress.records import Parity, RunFacts
@@ -19,17 +20,23 @@ from tokpress.run.event_log import EventLog
 from tokpress.run.events import BaseEvent, Event, Reporter, join
 from tokpress.store.summary import StoreSummary
 
+_LABEL_WIDTH = 10
 _BAR_SECONDS = 0.5
 _LINE_SECONDS = 10.0
 
 
 def err_console(*, quiet: bool = False) -> Console:
-    return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    """At a terminal lines are broken between words; in a file or a pipe they are left whole."""
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 def out_console() -> Console:
-    """For what was asked for. Lines are not cut to a width: they may go into a pipe."""
-    return Console(highlight=False, soft_wrap=True)
+    """For what was asked for. The same: it may go into a pipe."""
+    console = Console(highlight=False)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 def safe(text: object) -> str:
@@ -38,7 +45,14 @@ def safe(text: object) -> str:
 
 
 def print_fact(console: Console, label: str, text: str) -> None:
-    console.print(f"[dim]{label:>10}[/]  {text}")
+    """A label and what is said of it; at a terminal what does not fit stands below its beginning."""
+    if not console.is_terminal or console.width < 2 * _LABEL_WIDTH:
+        console.print(f"[dim]{label:>{_LABEL_WIDTH}}[/]  {text}")
+        return
+    lines = Text.from_markup(text).wrap(console, console.width - _LABEL_WIDTH - 2)
+    for number, line in enumerate(lines):
+        shown = Text(f"{'' if number else label:>{_LABEL_WIDTH}}  ", style="dim")
+        console.print(shown.append_text(line), no_wrap=True, overflow="ignore", crop=False)
 
 
 def plural(count: int, noun: str) -> str:
@@ -246,7 +260,7 @@ def print_summary(console: Console, summary: StoreSummary) -> None:
     counts = f"{summary.written:,} written + {summary.rejected:,} rejected = {summary.read:,} read"
     print_fact(console, "documents", counts)
     for reason, count in summary.rejects.items():
-        print_fact(console, "", f"[yellow]{count:,} {reason}[/]")
+        print_fact(console, "", f"[yellow]{count:,} {safe(reason)}[/]")
     print_fact(console, "tokens", f"{summary.all_tokens:,} ({summary.dtype})")
     _print_splits(console, summary)
     if not summary.run.is_import:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
+
+from tokpress.cli.printable import between_words, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,8 +36,6 @@ def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
 
     Names each damaged file; exits with 1 if there is one.
     """
-    import msgspec
-
     from tokpress.cli.show import err_console, plural, safe
     from tokpress.records import PACKS
 
@@ -43,9 +44,9 @@ def command(store: str, deep: bool, deep_docs: int, as_json: bool) -> None:
     for problem in report.problems:
         console.print(f"[red]damaged[/]  {safe(problem.file)}: {safe(problem.message)}")
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=1))
+        print_json(report)
     elif report.ok:
-        click.echo(_sound(store, report, deep))
+        click.echo(between_words(_sound(store, report, deep), sys.stdout))
     if not report.ok:
         found = plural(len(report.problems), "problem")
         again = f" Build the store again: tokpress build ... --out {safe(store)} --overwrite"

@@ -12,6 +12,7 @@ from pathlib import Path
 from tokpress.config import TokenizerConfig
 from tokpress.engines.base import Engine
 from tokpress.engines.fast import FastEngine
+from tokpress.engines.lookalike import refuse_what_is_none
 from tokpress.engines.table import fast_for, reference_for
 from tokpress.errors import TokenizerError
 from tokpress.records import SpecialTokenPolicy, TokenizerFiles
@@ -69,6 +70,8 @@ def _in_directory(directory: Path) -> Path:
 def _from_file(path: Path, config: TokenizerConfig) -> TokenizerFiles:
     """By content, not by name: Llama 3 ships a rank file called tokenizer.model."""
     data = path.read_bytes()
+    if not _looks_like_ranks(data):
+        refuse_what_is_none(path, data)
     if data.lstrip()[:1] == b"{":
         from tokpress.engines.tekken import is_tekken, tekken_files
 

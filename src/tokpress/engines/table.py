@@ -65,6 +65,13 @@ _OURS = (
         needs="tokpress_native",
         extra="native",
     ),
+    EngineSpec(  # it says itself whether its package is missing: only a unigram model needs it
+        name="native-json",
+        kinds=("huggingface",),
+        role="fast",
+        make="tokpress.engines.native_json:load",
+        rank=2,
+    ),
     EngineSpec(
         name="huggingface",
         kinds=("huggingface",),

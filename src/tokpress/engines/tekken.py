@@ -66,7 +66,7 @@ def is_tekken(data: bytes) -> bool:
     """Whether a JSON file is one, as opposed to a `tokenizer.json`."""
     try:
         sections = msgspec.json.decode(data, type=dict[str, msgspec.Raw])  # the vocabulary is left unparsed
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return {"config", "vocab"} <= sections.keys() and "model" not in sections
 

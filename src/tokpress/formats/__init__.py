@@ -16,6 +16,7 @@ them, for `tokpress import`.
     losses     what a reader will lose of an export
 
     megatron   .bin and .idx                          import, too
+    megatron_indices   Megatron's document, sample and shuffle indices, made beforehand
     datatrove  .ds, .ds.index, .ds.loss               import, too
     dolma      raw .npy and .csv.gz                   import, too
     nanogpt    train.bin, val.bin                     import, too

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import BLOCK_BYTES, PartWriter
+from tokpress.storage.arrow_file import arrow_file
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
@@ -66,7 +67,7 @@ def _file(export: Export, store: Store, rows: TableFile, name: str) -> Write:
     def write(files: LocalStorage, advance: Advance) -> Written:
         part = PartWriter(export, files, advance)
         with part.open(name) as file:
-            writer = pa.ipc.new_stream(pa.PythonFile(file, "w"), rows.schema)
+            writer = pa.ipc.new_stream(arrow_file(file), rows.schema)
             for batch in rows.batches(BLOCK_BYTES):
                 writer.write_batch(batch)
                 advance(batch.nbytes)

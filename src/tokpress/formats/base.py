@@ -22,6 +22,16 @@ from tokpress.records import KEPT, Count, Receipt
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
+
+class Indices(msgspec.Struct, frozen=True, kw_only=True):
+    """Of Megatron: the indices that are asked for."""
+
+    seq_lens: list[int]
+    samples: dict[str, int]  # of each split; of one that is not named: one epoch
+    seed: int
+    tokenizer: Any  # its `unique_identifiers`
+
+
 Advance = Callable[[int], None]  # told the bytes that were just written or linked
 
 
@@ -43,6 +53,7 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     trainer: str | msgspec.UnsetType = msgspec.UNSET  # --for
     lossy: bool | msgspec.UnsetType = msgspec.UNSET
     keep: bool | msgspec.UnsetType = msgspec.UNSET  # kept fields as columns
+    indices: Indices | msgspec.UnsetType = msgspec.UNSET  # of Megatron, made beforehand
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +110,7 @@ class Format(Protocol):
     """Writes one format, and may read it. What it can hold stands here, so that an error can name those that can more."""
 
     opened_with: str = ""  # what to type, or to pass to its trainer, for an export at {out}
+    opened_with_sequences: str = ""  # of rows of one length; empty: the same
     in_directories: bool = True  # a directory a split; else the split's name begins the files' names
     holds_u32: bool = True
     holds_masks: bool = False
@@ -110,6 +122,10 @@ class Format(Protocol):
     names_tokenizer: bool = False  # --tokenizer-name
 
     def parts(self, export: Export) -> list[Part]: ...
+
+    def directories(self, export: Export) -> list[str]:
+        """Those that its files stand in."""
+        return list(export.splits) if self.in_directories else []
 
     def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:  # noqa: ARG002
         """The files that a reader looks for first, written last. `written` has every part's receipt, in order."""
@@ -184,6 +200,8 @@ def check_options(export: Export) -> None:
         KEPT in receipt.files for split in export.splits.values() for receipt in shards_of(split)
     ):
         raise UsageError(f"--keep: {store.url} keeps no fields. Build it with --keep id,url, for example.")
+    if options.indices and options.to != "megatron":
+        raise UsageError(f"--indices-for is for --to megatron; leave it out for {options.to}.")
     if options.tokenizer_name and not form.names_tokenizer:
         raise UsageError(f"--tokenizer-name is for --to datatrove; leave it out for {options.to}.")
     if (options.file_tokens or options.min_files) and not form.sized_files:

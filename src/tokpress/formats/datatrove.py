@@ -1,6 +1,7 @@
 """datatrove, nanotron: raw ids (`.ds`), document ends (`.ds.index`), loss (`.ds.loss`), a few words (`.ds.metadata`).
 
 In: shards. Out: `SPLIT/00000_tokens.ds` and what stands beside it; ids and masks are links, the index is u64 ends in tokens.
+A split without a token has no files: its reader could not map them.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class DatatroveFormat(Format):
         return [
             Part(f"{split}-{number:05d}", size, _files(export, store, number, group, masked))
             for split, store in export.splits.items()
+            if store.num_tokens
             for masked in [has_mask(store)]
             for number, group in enumerate(shard_groups(store))
             for size in [group_tokens(store, group) * store.dtype.itemsize]

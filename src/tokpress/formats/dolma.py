@@ -2,11 +2,14 @@
 
 In: shards. Out: `SPLIT/part-0-00000.npy`, a link; `part-0-00000.csv.gz` with `start,end,id,src,loc` for each document (id is
 its number in the split, src and loc where it came from); `labels_mask_part-0-00000.npy`, a link, where there are masks.
+With `seq_len` the ids are rows of that length, of any packing, and the mask says what is padding: OLMo-core then reads a row
+as an instance and looks for no documents, which it finds by EOS, wherever that stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from tokpress.batches import Int64s
 from tokpress.errors import InputError
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, has_mask
 from tokpress.formats.raw import count_ids, group_tokens, shard_groups, token_paths, write_ids, write_mask
+from tokpress.formats.rows import Sequences
 from tokpress.formats.writing import PartWriter
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
@@ -32,11 +36,15 @@ _BLOCK_DOCS = 2**16
 class DolmaFormat(Format):
     opened_with = "paths: {out}/{split}/part-*.npy"
     holds_masks = True
+    seq_len = "may"
 
     def parts(self, export: Export) -> list[Part]:
+        if export.options.seq_len is not None:
+            return [part for store in export.splits.values() for part in _row_parts(export, store)]
         return [
             Part(f"{split}-{number:05d}", size, _files(export, store, number, group, masked))
             for split, store in export.splits.items()
+            if store.num_tokens
             for masked in [has_mask(store)]
             for number, group in enumerate(shard_groups(store))
             for size in [group_tokens(store, group) * store.dtype.itemsize]
@@ -57,6 +65,37 @@ def _files(export: Export, store: Store, number: int, group: range, masked: bool
         part.write(f"{folder}/{name}.csv.gz", _table(store, group))
         write_ids(part, store, group, f"{folder}/{name}.npy")
         return part.receipt()
+
+    return write
+
+
+def _row_parts(export: Export, store: Store) -> list[Part]:
+    sequences = Sequences(store, export.options)
+    return [
+        Part(
+            f"{store.split_name}-{number:05d}",
+            len(rows) * sequences.row_bytes,
+            _rows(export, store, number, sequences, rows),
+        )
+        for number, rows in enumerate(sequences.ranges())
+    ]
+
+
+def _rows(export: Export, store: Store, number: int, sequences: Sequences, rows: range) -> Write:
+    folder, name = store.split_name, f"part-0-{number:05d}.npy"
+
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
+        with ExitStack() as stack:
+            ids = stack.enter_context(part.open(f"{folder}/{name}"))
+            mask = stack.enter_context(part.open(f"{folder}/{_MASK}{name}")) if sequences.masked else None
+            for block in sequences.blocks(rows):
+                arrays = sequences.gather(block)
+                ids.write(arrays["input_ids"])
+                if mask is not None:
+                    mask.write(arrays["loss_mask"].astype(np.uint8))
+                advance(len(block) * sequences.row_bytes)
+        return part.receipt(split=store.split_name, rows=len(rows))
 
     return write
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Unpack
@@ -22,6 +22,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.formats.base import (
     Export,
     ExportOptions,
+    Indices,
     Loss,
     Part,
     Written,
@@ -29,6 +30,7 @@ from tokpress.formats.base import (
     open_format,
 )
 from tokpress.formats.losses import find_losses
+from tokpress.formats.megatron_indices import read_indices
 from tokpress.formats.target import ExportPlan, Metadata, SplitFacts, Target
 from tokpress.formats.trainers import find_trainer
 from tokpress.loader.dataset import default_pad_id
@@ -61,6 +63,9 @@ def export(
     trainer: str | None = None,
     lossy: bool = False,
     keep: bool = False,
+    indices_for: Sequence[int] | None = None,
+    index_samples: Mapping[str, int] | None = None,
+    index_run: str | os.PathLike[str] | None = None,
     copy: bool = False,
     overwrite: bool = False,
     workers: int | None = None,
@@ -71,7 +76,17 @@ def export(
 
     `max_length` is `seq_len` with a document a row, as for supervised data. `trainer` (`--for`) names who is to read it: the
     columns are that trainer's, and an export that it would not have the store's loss tokens of is refused, unless `lossy`.
-    Called again, it goes on where it was stopped.
+    `indices_for` has Megatron's own indices made for sequences of these lengths and for `index_samples` of each split, as a
+    run would make them that says of itself what `index_run` does. Called again, it goes on where it was stopped.
+
+    `split`: only this one, or these. `method`: how rows are filled, with its `packing` options. `dtype`: type of the
+    ids (npy, pt). `merge`: one pair of files a split (megatron). `file_tokens`, `min_files`: size and number of files
+    (llmc). `tokenizer_name`: what nanotron loads it by (datatrove). `keep`: the kept fields as columns (parquet,
+    arrow). `copy`: copy where a link would do. `overwrite`: replace an export of something else. `workers`: threads.
+    `progress` is told the bytes done and those of all.
+
+        made = tokpress.export("tokens", to="npy", max_length=512, out="arrays")
+        made.splits, made.files, made.linked_bytes
     """
     if max_length is not None:
         if seq_len is not None or method not in (None, "pad"):
@@ -100,6 +115,7 @@ def export(
         trainer=trainer or msgspec.UNSET,
         lossy=lossy or msgspec.UNSET,
         keep=keep or msgspec.UNSET,
+        indices=_indices(indices_for, index_samples, index_run, list(splits)),
     )
     job = Export(splits, options, Path(out).absolute())
     _check(job)
@@ -119,6 +135,19 @@ def _asked(number: int | None, option: str) -> int | msgspec.UnsetType:
     if number is not None and number < 1:
         raise UsageError(f"{option} {number}: give a number from 1 on.")
     return msgspec.UNSET if number is None else number
+
+
+def _indices(
+    seq_lens: Sequence[int] | None,
+    samples: Mapping[str, int] | None,
+    run: str | os.PathLike[str] | None,
+    splits: list[str],
+) -> Indices | msgspec.UnsetType:
+    if seq_lens is None:
+        if samples or run:
+            raise UsageError("--index-samples and --index-run are for --indices-for. Say for which lengths: 4096.")
+        return msgspec.UNSET
+    return read_indices(seq_lens, dict(samples or {}), None if run is None else Path(run), splits)
 
 
 def _splits(store: Store | str | os.PathLike[str], chosen: str | Sequence[str] | None) -> dict[str, Store]:
@@ -167,7 +196,7 @@ def _run(
 ) -> Metadata:
     form = open_format(job.options.to)
     parts = form.parts(job)
-    target.begin(plan, list(job.splits) if form.in_directories else [], overwrite=overwrite)
+    target.begin(plan, form.directories(job), overwrite=overwrite)
     written = _write(parts, target, workers, progress)
     index = form.index(job, written)
     metadata = msgspec.structs.replace(

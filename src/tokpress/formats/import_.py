@@ -48,6 +48,7 @@ from tokpress.storage.local import LocalStorage
 from tokpress.store import unfinished
 from tokpress.store.manifest import encode, read_manifest
 from tokpress.store.reader import Store
+from tokpress.store.receipts import Receipts, read_receipts
 from tokpress.store.recheck import fitting
 from tokpress.store.seal import seal_store
 from tokpress.threads import thread_pool
@@ -71,7 +72,15 @@ def import_tokens(
     progress: Progress | None = None,
 ) -> Store:
     """Adopts token files as a store at `out`; those of `val` as a split of that name. `dtype` is for dolma's, which do not
-    say theirs; default: the tokenizer's."""
+    say theirs; default: the tokenizer's.
+
+    `paths`: a prefix, files or directories of that `format`. `eos_token`: what ends a document where the files do not
+    say. `copy`: copy token files where a link would do. `overwrite`: replace a store that is there. `progress` is
+    told the bytes done and those of all.
+
+        tokpress.export("tokens", to="megatron", out="tokens-megatron")
+        store = tokpress.import_tokens("tokens-megatron/train", format="megatron", tokenizer="tokenizer.json", out="again")
+    """
     began = perf_counter()
     if format not in IMPORTABLE:
         raise UsageError(f"{format!r} cannot be imported. Choose one of {', '.join(IMPORTABLE)}.")
@@ -95,7 +104,7 @@ def import_tokens(
             return Store(storage, read_manifest(storage))
         unfinished.complete(storage, files)
         _adopt(storage, found, train, info, progress, copy=copy)
-        receipts = unfinished.read_receipts(storage)
+        receipts = read_receipts(storage)
         for source in plan.inputs:
             check_unchanged(source)
         frame = _frame(storage, receipts, found[0].dtype, info, eos_id, searched=format in _SEARCHED)
@@ -171,7 +180,7 @@ def _adopt(
 ) -> None:
     """A shard for every file that has none, by threads: the work is reading and hashing memory."""
     total = sum(file.tokens * file.dtype.itemsize for file in found)
-    done, _ = fitting(storage, unfinished.read_receipts(storage), "sampled")
+    done, _ = fitting(storage, read_receipts(storage), "sampled")
 
     def adopt(unit: int) -> int:
         file = found[unit]
@@ -278,7 +287,7 @@ def _file(storage: LocalStorage, key: str, blocks: Any) -> FileEntry:
 
 def _frame(
     storage: LocalStorage,
-    receipts: unfinished.Receipts,
+    receipts: Receipts,
     dtype: np.dtype[Any],
     info: TokenizerInfo,
     eos_id: int | None,

@@ -33,6 +33,8 @@ class LitDataFormat(Format):
         parts = []
         for split, store in export.splits.items():
             block = export.options.seq_len or 1
+            if store.num_tokens < block:  # no block: its reader could not start
+                continue
             step = max(FILE_BYTES // (block * store.dtype.itemsize), 1) * block
             for number, start in enumerate(range(0, store.num_tokens, step)):
                 stop = min(start + step, store.num_tokens)
@@ -42,7 +44,9 @@ class LitDataFormat(Format):
 
     def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:
         indices = {}
-        for split in export.splits:
+        for split, store in export.splits.items():
+            if store.num_tokens < (export.options.seq_len or 1):
+                continue
             config = {
                 "chunk_bytes": FILE_BYTES,
                 "chunk_size": None,

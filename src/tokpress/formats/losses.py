@@ -12,7 +12,7 @@ import numpy as np
 from tokpress.errors import UsageError
 from tokpress.formats.base import Export, Loss, has_mask, shards_of
 from tokpress.formats.rows import Sequences
-from tokpress.formats.trainers import check_trainer
+from tokpress.formats.trainers import check_trainer, find_trainer
 from tokpress.store.reader import Store
 
 _BY_EOS = (
@@ -22,6 +22,7 @@ _BY_EOS = (
 )  # readers that find documents by EOS: OLMo-core, and those that look for any at all
 _BY_FILE = ("megatron", "datatrove", "dolma", "nanogpt", "llmc")  # readers that need a sequence in every file
 _SMALL_TOKENS = 2**14
+_CONTEXT_TOKENS = 2048  # of LLM Foundry's own configurations
 
 
 def find_losses(export: Export) -> list[Loss]:
@@ -31,6 +32,10 @@ def find_losses(export: Export) -> list[Loss]:
         check_trainer(options.trainer, options.to, options.seq_len, masked=any(map(has_mask, export.splits.values())))
     found = [loss for store in export.splits.values() for loss in _of_split(export, store)]
     labels = [loss for loss in found if loss.loss_tokens]
+    bounds = [loss for loss in found if loss.kind == "bounds-by-eos"]
+    if bounds and options.trainer and not options.lossy:
+        said = "; ".join(str(loss) for loss in bounds)
+        raise UsageError(f"--for {options.trainer} would cut documents: {said}. {find_trainer(options.trainer).bounds}")
     if labels and options.trainer and not options.lossy:
         said = "; ".join(str(loss) for loss in labels)
         raise UsageError(
@@ -49,19 +54,43 @@ def _of_split(export: Export, store: Store) -> list[Loss]:
         found += _after_eos(store)
     if options.trainer == "llm-foundry" and options.seq_len is None:
         found += _of_turns(store)
-    if options.to in _BY_EOS:
+    if options.to in _BY_EOS and options.seq_len is None:
         found += _bounds(store)
+    if options.to == "mds" and options.seq_len is None and not options.trainer:
+        found += _beyond_a_context(store)
     if options.to == "mds" and has_mask(store) and not options.trainer:
         detail = "loss_mask is a column of its own: LLM Foundry does not read it. For that: --for llm-foundry"
         found.append(Loss(split=split, kind="mask-not-read", tokens=0, detail=detail))
-    if options.to in _BY_FILE and store.num_tokens < _SMALL_TOKENS:
+    if options.to == "litdata" and store.num_tokens < (options.seq_len or 1):
+        detail = f"{store.num_tokens:,} tokens make no block of {options.seq_len or 1:,}: there is nothing to read"
+        found.append(Loss(split=split, kind="too-small", tokens=store.num_tokens, detail=detail))
+    if options.to in _BY_FILE and options.seq_len is None and store.num_tokens < _SMALL_TOKENS:
         detail = f"{store.num_tokens:,} tokens: a reader whose batch of sequences is larger cannot start"
         found.append(Loss(split=split, kind="too-small", tokens=store.num_tokens, detail=detail))
     return found
 
 
+def _beyond_a_context(store: Store) -> list[Loss]:
+    """LLM Foundry reads as much of a document as its model's context holds."""
+    lengths = store.doc_lengths()
+    lost = int(np.maximum(lengths - _CONTEXT_TOKENS, 0).sum())
+    if not lost:
+        return []
+    detail = (
+        f"stand beyond the first {_CONTEXT_TOKENS:,} of their document: LLM Foundry drops what is beyond max_seq_len. "
+        "Say how long it is: --seq-len"
+    )
+    return [Loss(split=store.split_name, kind="tokens-cut", tokens=lost, detail=detail)]
+
+
 def _cut(export: Export, store: Store) -> list[Loss]:
     sequences = Sequences(store, export.options)
+    if not len(sequences.data) and store.num_tokens:
+        detail = f"{store.num_tokens:,} tokens make no row of {export.options.seq_len:,}: there is nothing to read"
+        in_loss = store.manifest.splits[store.split_name].loss_tokens or 0
+        return [
+            Loss(split=store.split_name, kind="too-small", tokens=store.num_tokens, loss_tokens=in_loss, detail=detail)
+        ]
     lost = sequences.data.packing.waste().truncated_tokens
     if not lost:
         return []

@@ -58,6 +58,8 @@ class MdsFormat(Format):
                 for part in written.values()
                 if part.note["split"] == split
             ]
+            if not shards:  # its reader refuses an index without any
+                continue
             indices[f"{split}/index.json"] = msgspec.json.encode({"shards": shards, "version": 2})
         return indices
 

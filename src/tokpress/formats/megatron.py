@@ -3,7 +3,8 @@
 In: shards. Out: `SPLIT.bin` and `SPLIT.idx`, or `SPLIT-00000.bin`, ... if there are several shards: links, but for small
 shards, which are joined; and `SPLIT.txt`, which lists them for `--data-args-path`, each with its number of tokens as its
 weight: prefixes without weights are gone through once, and a run that asks for more samples than that gets none. With
-`merge`, one pair a split, copied. A split without a token has no files: Megatron could not map them.
+`merge`, one pair a split, copied. With `indices_for`, the indices that a run would make of each pair, in `cache/`.
+A split without a token has no files: Megatron could not map them.
 
     .idx  "MMIDIDX\\0\\0" · u64 1 · u8 dtype · u64 sequences · u64 documents + 1 · i32 length[] · i64 byte offset[] ·
           i64 first sequence of each document[], and one more
@@ -21,7 +22,9 @@ import numpy as np
 
 from tokpress.batches import Int64s
 from tokpress.errors import InputError, StoreError
+from tokpress.formats import megatron_indices
 from tokpress.formats.base import Advance, Export, Format, Given, Part, TokenFile, Write, Written, shards_of
+from tokpress.formats.megatron_indices import Pair, samples_of_pairs
 from tokpress.formats.raw import count_ids, group_ends, group_tokens, joined_parts, shard_groups, token_paths, write_ids
 from tokpress.formats.writing import PartWriter
 from tokpress.storage.local import LocalStorage
@@ -52,7 +55,12 @@ class MegatronFormat(Format):
             for prefix, group in _groups(export, store).items():
                 size = group_tokens(store, group) * store.dtype.itemsize
                 parts.append(Part(prefix, size, _pair(export, store, group, prefix)))
-        return parts
+        return parts + [
+            part for store in export.splits.values() if store.num_tokens for part in _indices(export, store)
+        ]
+
+    def directories(self, export: Export) -> list[str]:
+        return [megatron_indices.FOLDER] if export.options.indices else []
 
     def index(self, export: Export, written: dict[str, Written]) -> dict[str, bytes]:  # noqa: ARG002
         lists = {}
@@ -74,6 +82,32 @@ def _groups(export: Export, store: Store) -> dict[str, range]:
     groups = everything if export.options.merge else shard_groups(store)
     split = store.split_name
     return {split if len(groups) == 1 else f"{split}-{number:05d}": group for number, group in enumerate(groups)}
+
+
+def _indices(export: Export, store: Store) -> list[Part]:
+    """What Megatron would make of each pair before it trains."""
+    asked = export.options.indices
+    if not asked:
+        return []
+    groups = _groups(export, store)
+    tokens = [group_tokens(store, group) for group in groups.values()]
+    samples = samples_of_pairs(tokens, asked.samples.get(store.split_name))
+    return [
+        Part(f"{prefix}.{seq_len}.indices", 12 * size // seq_len, _indices_of(export, store, group, pair))
+        for (prefix, group), size, wanted in zip(groups.items(), tokens, samples, strict=True)
+        for seq_len in asked.seq_lens
+        for pair in [Pair(str(export.final / prefix), store.split_name, wanted, seq_len, asked)]
+    ]
+
+
+def _indices_of(export: Export, store: Store, group: range, pair: Pair) -> Write:
+    def write(files: LocalStorage, advance: Advance) -> Written:
+        part = PartWriter(export, files, advance)
+        for name, blocks in pair.files(np.diff(group_ends(store, group), prepend=0)).items():
+            part.write(name, blocks)
+        return part.receipt()
+
+    return write
 
 
 def _pair(export: Export, store: Store, group: range, prefix: str) -> Write:

@@ -54,7 +54,7 @@ class _Arrays:
         self._shape = (len(sequences.data), sequences.data.seq_len)
         self._dtypes = dict(zip(_ARRAYS, (sequences.dtype, sequences.dtype, np.dtype(np.uint8)), strict=True))
         self._names = {array: f"{split}/{array}.npy" for array in _ARRAYS}
-        self._headers = {array: _header(self._shape, dtype) for array, dtype in self._dtypes.items()}
+        self._headers = {array: array_header(self._shape, dtype) for array, dtype in self._dtypes.items()}
 
     @property
     def row_bytes(self) -> int:
@@ -79,7 +79,8 @@ class _Arrays:
         return len(self._headers[array]) + math.prod(self._shape) * self._dtypes[array].itemsize
 
 
-def _header(shape: tuple[int, int], dtype: np.dtype[Any]) -> bytes:
+def array_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """What stands before the bytes of an array in a `.npy` file, as `numpy.save` writes it."""
     header = io.BytesIO()
     described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, described)  # type: ignore[no-untyped-call]

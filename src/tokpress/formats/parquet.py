@@ -6,12 +6,12 @@ have no statistics: for tokens both take time and give nothing.
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokpress.formats.base import Advance, Export, Format, Part, Write, Written
 from tokpress.formats.tables import TableFile, table_files
 from tokpress.formats.writing import PartWriter
+from tokpress.storage.arrow_file import arrow_file
 from tokpress.storage.local import LocalStorage
 from tokpress.store.reader import Store
 
@@ -37,7 +37,7 @@ def _file(export: Export, store: Store, rows: TableFile, number: int) -> Write:
         part = PartWriter(export, files, advance)
         with part.open(f"{store.split_name}/{number:05d}.parquet") as file:
             writer = pq.ParquetWriter(
-                pa.PythonFile(file, "w"),
+                arrow_file(file),
                 rows.schema,
                 compression="zstd",
                 compression_level=1,

@@ -21,6 +21,8 @@ class Trainer:
     columns_of_sequences: tuple[str, ...] = ()  # of rows that are sequences of a packing; empty: the same
     seq_len: Literal["may", "must", "plain"] = "may"  # "plain": for stores without masks, and only for those
     opened_with: str
+    opened_with_sequences: str = ""  # empty: the same
+    bounds: str = ""  # what to do where it would find documents elsewhere; empty: it looks for none
 
     def columns_for(self, seq_len: int | None) -> tuple[str, ...]:
         return self.columns if seq_len is None else self.columns_of_sequences or self.columns
@@ -53,6 +55,13 @@ TRAINERS = {
     ),
     "megatron-bridge": Trainer(
         to=("bridge",), seq_len="must", opened_with="packed_train_data_path={out}/{split}.npy, answer_only_loss=True"
+    ),
+    "olmo-core": Trainer(
+        to=("dolma",),
+        opened_with="NumpyPackedFSLDatasetConfig(paths=[{out}/{split}/part-*.npy], use_array_if_local=False, ...)",
+        opened_with_sequences="NumpyFSLDatasetConfig(paths=[{out}/{split}/part-*.npy], sequence_length={seq_len}, ...)",
+        bounds="NumpyPackedFSLDatasetConfig(use_array_if_local=False) reads them from the tables; other datasets do not. "
+        "Say --max-length N: a document a row for NumpyFSLDatasetConfig(sequence_length=N); or --lossy, to read the tables.",
     ),
     "levanter": Trainer(
         to=("parquet",),

@@ -48,11 +48,18 @@ class LiveDataset:
     `max_epochs`: how often the inputs are gone through; `math.inf` has no end.
     `workers`: encoders beside the training loop; by default one for each core but one.
     `prefetch`: batches made ahead; 0: when they are asked for.
+
+    `options` are those of a build that `docs/options.md` marks *live*.
+
+        data = tokpress.LiveDataset("data/*.jsonl.zst", tokenizer="spm.model", seq_len=2048, batch_size=8)
+        for batch in data:
+            batch["input_ids"], batch["labels"]
+        state = data.state_dict()
     """
 
     def __init__(
         self,
-        inputs: PathLike | Sequence[PathLike],
+        inputs: PathLike | Sequence[PathLike] = (),
         *,
         tokenizer: PathLike,
         seq_len: int,
@@ -100,6 +107,12 @@ class LiveDataset:
         self._place = Place()
         self.first_rejects: list[Reject] = []  # the first bad records of this run, to be looked at
         self._ticket = 0  # of the iterator that may go on
+
+    def __repr__(self) -> str:
+        sharing = self._sharing
+        ranks = f", rank={sharing.rank} of {sharing.world_size}" if sharing.world_size > 1 else ""
+        size = f"seq_len={self.seq_len}, batch_size={sharing.batch_size}{ranks}"
+        return f"LiveDataset({self.parity.engine}, {size}, step={self._step:,}, rejects={self.rejects:,})"
 
     @property
     def seq_len(self) -> int:

@@ -61,6 +61,12 @@ class ParallelTokenizer:
     `workers`: how many encode at the same time; by default one a core, and one inside a worker of a torch `DataLoader`.
     `verbose`: log at INFO what each call took.
     It may be called from several threads, after a fork, and be pickled into another process.
+
+    `options`: how the tokenizer is used, as for a build: `bos`, `eos`, `eos_token`, `special_tokens`, `engine`, ...
+
+        tokenizer = tokpress.ParallelTokenizer("spm.model", workers=2)
+        ids = tokenizer(["a text", "another text"])
+        pairs = tokenizer.pairs(["a text", "another text"], max_length=2048)
     """
 
     def __init__(
@@ -86,6 +92,13 @@ class ParallelTokenizer:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._open(*state)
+
+    def __repr__(self) -> str:
+        info = self.engine.info
+        return (
+            f"ParallelTokenizer({self._config.spec!r}, engine={self.engine.name!r}, vocab_size={info.vocab_size:,}, "
+            f"workers={self.workers})"
+        )
 
     @property
     def engine(self) -> Engine:
@@ -213,6 +226,11 @@ def parallel_tokenize(
     """`ParallelTokenizer` for those who want a function: tokenizer and pool are kept from call to call.
 
     A file that has changed is loaded anew. For more than a few tokenizers in turn make a `ParallelTokenizer` of each.
+
+    `texts`: a list of strings. `pairs`: (input_ids, target_ids) for each. `max_length` cuts, `pad_id` fills up.
+    `workers`, `verbose` and `options` are those of `ParallelTokenizer`.
+
+        pairs = tokpress.parallel_tokenize(["a text", "another text"], tokenizer="spm.model", pairs=True)
     """
     spec = os.fspath(tokenizer)
     pool = _kept(spec, _stamp(spec), workers, msgspec.json.encode(options, order="sorted"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
+
 from tokpress.batches import TextBatch, TokenBatch
 from tokpress.documents.frame import frame_for
 from tokpress.engines.choice import choose_engine
@@ -29,6 +31,7 @@ from tokpress.options import (
     output_options,
 )
 from tokpress.records import STDIN
+from tokpress.sources.datasets import use_dataset
 from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
 
@@ -46,9 +49,11 @@ class LiveTokens:
         workers: int | None,
     ) -> None:
         check_names("LiveDataset", options, (option for option in OPTIONS if option.live))
-        self._config = config = build_config(tokenizer, cast(BuildOptions, options))
-        self.read, self.max_rejects = config.read, config.check.most_rejects
-        self.inputs = discover(as_list(inputs), config.read)
+        config = build_config(tokenizer, cast(BuildOptions, options))
+        given, self.read = use_dataset(as_list(inputs), config.read)
+        self._config = config = msgspec.structs.replace(config, read=self.read)
+        self.max_rejects = config.check.most_rejects
+        self.inputs = discover(given, self.read)
         if any(source.path == STDIN for source in self.inputs):
             raise UsageError("standard input can be read only once, and not be resumed. Save it to a file first.")
         files = load_files(config.tokenizer)

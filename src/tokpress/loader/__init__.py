@@ -8,6 +8,7 @@ number alone.
     batches/     rows -> what a model takes, many batches together, ahead of time
     dataset      PretokenizedDataset: sequence number -> fields
     loader       Loader: all of it together
+    looking      what a loader says of itself: steps, samples, sources
     state        where a loader is: a small dictionary
     provenance   which documents are in a step, and in which step is a document
     torch_data   make_dataloader, for those who have a torch DataLoader in their loop

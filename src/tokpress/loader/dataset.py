@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tokpress.arguments import whole_number
 from tokpress.batches import Int64s
+from tokpress.drawing import facts, notebook
 from tokpress.errors import StoreError, UsageError
 from tokpress.loader.batches.fields import FIELDS, Layout
 from tokpress.loader.batches.make import Batch, SourceRanges, cut_batches, cut_rows, make_batches
@@ -37,6 +38,15 @@ class PretokenizedDataset:
     the next tokens. `fields` chooses among input_ids, labels, position_ids (from 0 at each document), cu_seqlens (bounds of
     the documents in the flattened batch, padded to `max_docs` a row), doc_ids (-1: padding), loss_mask (labels count).
     `cache_dir` and `cache_bytes`: where ids of a store in a bucket are kept on this machine, and how many (docs/remote.md).
+
+    `method`: concat, bestfit (which needs a plan: `tokpress.pack`) or pad, with their `packing_options`.
+    `mask_across_docs`: no label at a document's first token. `pad_id`: what fills up. `ignore_index`: the label of
+    what does not count. `dtype`: of ids and labels. `output`: torch, numpy, or auto. `verify`: what of a shard is
+    checked when it is opened: size or checksum.
+
+        data = tokpress.PretokenizedDataset("tokens", seq_len=2048)
+        len(data), data[0]["input_ids"], data[-1], data[0:2]
+        data.batch([3, 1, 2])["labels"]
     """
 
     def __init__(
@@ -69,7 +79,7 @@ class PretokenizedDataset:
             self.packing = open_packing(self.store, seq_len=seq_len + 1, method=method, **packing_options)
         else:
             self.packing = open_packing(self.store, seq_len=seq_len, method=method, **packing_options)
-        self._packing_options = dict(packing_options)
+        self.packing_options = packing_options
         self.layout = Layout(
             seq_len=seq_len,
             fields=tuple(fields),
@@ -87,6 +97,15 @@ class PretokenizedDataset:
         where = f"{self.store.url!r}, split={self.store.split_name!r}"
         return f"PretokenizedDataset({where}, seq_len={self.seq_len}, method={self.method!r}, len={len(self):,})"
 
+    def _repr_html_(self) -> str:
+        rows = [("store", self.store.url), ("split", self.store.split_name), ("sequences", f"{len(self):,}")]
+        rows += [
+            ("length", f"{self.seq_len:,}"),
+            ("packing", self.packing_name),
+            ("fields", ", ".join(self.layout.fields)),
+        ]
+        return notebook("PretokenizedDataset", facts(rows))
+
     @property
     def seq_len(self) -> int:
         return self.layout.seq_len
@@ -94,7 +113,7 @@ class PretokenizedDataset:
     @property
     def packing_name(self) -> str:
         """The packing with all that decides which tokens sequence i has, beside its length."""
-        options = [f"{name}={value}" for name, value in sorted(self._packing_options.items())]
+        options = [f"{name}={value}" for name, value in sorted(self.packing_options.items())]
         return " ".join([self.method, *options])
 
     def __len__(self) -> int:

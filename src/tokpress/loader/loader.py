@@ -20,6 +20,7 @@ from tokpress.loader.batches.bundles import PLAN_SAMPLES, Bundle, ranges_of
 from tokpress.loader.batches.make import Batch, cut_batches, make_batches
 from tokpress.loader.batches.prefetch import InFlight, Prefetcher, copier_to
 from tokpress.loader.dataset import PretokenizedDataset, no_sequences
+from tokpress.loader.looking import Lookable
 from tokpress.loader.memory.buffers import BufferPool, PinnedMemory
 from tokpress.loader.order.mixture import Mixture, Stages, Weights
 from tokpress.loader.order.schedule import Schedule
@@ -46,7 +47,7 @@ _MOST_FILLS_AHEAD = 64
 _BUNDLE_BYTES = 2**23  # small batches are made several at a time, up to so much memory
 
 
-class Loader:
+class Loader(Lookable):
     """Iterate over it for batches (dictionaries of arrays or tensors, as the datasets make them).
 
     `shuffle`: True (all samples), False (as stored) or "blocks" (megabytes at a time, for slow disks).
@@ -59,6 +60,14 @@ class Loader:
     `drop_last`: leave out what does not fill the last step, so that all ranks make the same number of steps.
     `threads`: make batches ahead, at least `prefetch` of them (small ones in bundles); 0: when they are asked for.
     `device`: a CUDA device to copy batches to, beside the training step.
+
+    `rank`, `world_size`: which part of each step this process gets, of how many; the order is the same for all.
+
+        data = tokpress.PretokenizedDataset("tokens", seq_len=2048)
+        loader = tokpress.Loader(data, batch_size=16, seed=0)
+        for batch in loader:
+            batch["input_ids"], batch["labels"]
+        state = loader.state_dict()
     """
 
     def __init__(

@@ -35,7 +35,14 @@ def load_pretokenized_dataset(
     verify: Verify = "size",
     **packing_options: Unpack[PackingOptions],
 ) -> Pairs:
-    """All sequences of a store as (input_ids, target_ids); targets that do not count are -100."""
+    """All sequences of a store as (input_ids, target_ids); targets that do not count are -100.
+
+    `path`: a store. `method`, `split`, `output`, `verify` and `packing_options` are those of `PretokenizedDataset`.
+    `shuffle`: over the whole split, by `seed`.
+
+        for input_ids, target_ids in tokpress.load_pretokenized_dataset("tokens", seq_len=2048):
+            ...
+    """
     data = PretokenizedDataset(
         path,
         seq_len=seq_len,

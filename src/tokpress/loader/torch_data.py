@@ -18,6 +18,7 @@ from tokpress.loader.batches.make import Batch
 from tokpress.loader.dataset import PretokenizedDataset, no_sequences
 from tokpress.loader.order.shuffle import Order, make_order, parse_shuffle
 from tokpress.loader.order.steps import Sharing
+from tokpress.storage.lost_pages import install
 from tokpress.store.reader import Store
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ def make_dataloader(
     Workers stay alive between epochs; memory is pinned where there is a GPU. `loader.sampler.set_epoch(n)` gives epoch n
     its order; going through the loader once more takes the next one by itself. `stateful`: with `state_dict()` and
     `load_state_dict()`, which goes on at once: no batch is made again to get there.
+
+    `shuffle` and `seed` choose the order, `rank` and `world_size` this process's part of it. `drop_last`: leave out
+    what does not fill the last batch. `num_workers`, `prefetch_factor` and `pin_memory` are those of torch's
+    `DataLoader`.
+
+        loader = tokpress.make_dataloader("tokens", seq_len=2048, batch_size=16, num_workers=0, stateful=True)
+        for batch in loader:
+            batch["input_ids"], batch["labels"]
+        state = loader.state_dict()
     """
     try:
         import torch
@@ -66,6 +76,7 @@ def make_dataloader(
         batch_sampler=steps,  # not `sampler` with batch_size=None: accelerate makes a loader anew, and loses that one
         collate_fn=_as_it_is,
         num_workers=num_workers,
+        worker_init_fn=_in_worker,
         persistent_workers=num_workers > 0,
         prefetch_factor=prefetch_factor if num_workers else None,
         pin_memory=torch.cuda.is_available() if pin_memory is None else pin_memory,
@@ -76,6 +87,11 @@ def make_dataloader(
 
 def _as_it_is(batch: Any) -> Any:
     return batch
+
+
+def _in_worker(_: int) -> None:
+    """A file that shrinks is an error there, too: torch has just said that a bus error is about shared memory."""
+    install()
 
 
 def _loader_class(*, stateful: bool) -> type[DataLoader[Any]]:

@@ -56,8 +56,11 @@ class Event(Protocol):
 class StepMeter:
     """Splits steps into tokenize, data, copy, compute and sync; of the thread that begins the steps.
 
-    for batch in meter.wrap(loader):            # a turn of the loop is a step; waiting for its batch is "data"
-        with meter.phase("compute"): ...
+        meter = tokpress.StepMeter(tokens_per_step=8 * 2048)
+        for batch in meter.wrap(loader):  # a turn of the loop is a step; waiting for its batch is "data"
+            with meter.phase("compute"):
+                ...
+        print(meter.line())
 
     `meter.step()` is for loops of another shape. Phases in other threads and outside of steps are not counted.
     `tokens_per_step`: of this rank, for tokens a second. `warmup`: so many steps at the beginning do not count. `window`:

@@ -28,7 +28,14 @@ def pack(
     progress: Progress | None = None,
     **options: Unpack[PackingOptions],
 ) -> Waste:
-    """What sequences of `seq_len` tokens cost: padding, truncation, documents cut. Writes a plan where one is needed."""
+    """What sequences of `seq_len` tokens cost: padding, truncation, documents cut. Writes a plan where one is needed.
+
+    `store`: one that is open, or its path. `method`: concat, bestfit or pad, with their `options`. `split`: of this
+    one. `progress` hears what is being done, and how much of it is.
+
+        waste = tokpress.pack("tokens", seq_len=2048, method="bestfit")
+        waste.sequences, waste.padding_share
+    """
     opened = store.split(split) if isinstance(store, Store) else open_store(store, split)
     check_options(method, options)
     if method != BESTFIT:

@@ -24,17 +24,29 @@ from tokpress.run.scheduler import Scheduler
 from tokpress.run.tasks import continued
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
-from tokpress.store.unfinished import unit_receipts
+from tokpress.store.receipts import unit_receipts
+
+Told = (  # what a caller hears of a machine as if it were its own
+    events.TokenizerLoaded
+    | events.Proved
+    | events.FirstDocument
+    | events.ShardsLost
+    | events.FewerWorkers
+    | events.NoConditions
+    | events.Advanced
+    | events.Rejected
+)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What happened on a machine since it was last asked."""
 
     ready: bool = False  # it has joined the run
-    done: list[int] = []  # units
-    advanced: list[events.Advanced] = []
+    done: list[events.UnitDone] = []
+    told: list[Told] = []
     workers: list[WorkerView] = []
-    peak_bytes: int = 0
+    stage_seconds: dict[str, float] = {}
+    cpu_seconds: float = 0.0
     failed: Failed | None = None
 
 
@@ -42,16 +54,19 @@ class AgentMember(Member):
     def __init__(self, storage: Storage, name: str) -> None:
         super().__init__(storage)
         self._name = name
-        self._place = storage
         self.ready = threading.Event()
         self.said = threading.Event()  # something is to be reported
         self.units: deque[int] = deque()
-        self.done: deque[int] = deque()
+        self.done: deque[tuple[events.UnitDone, Done]] = deque()
         self.ended = False
 
     @property
     def label(self) -> str:
         return self._name
+
+    @property
+    def has_others(self) -> bool:
+        return True
 
     def most_rejects(self, of_the_whole: str) -> str:  # noqa: ARG002
         """The driver sees the whole."""
@@ -70,20 +85,20 @@ class AgentMember(Member):
             self.said.set()
         while self.units:
             unit = self.units.popleft()
-            receipts = unit_receipts(self._place, unit)  # of whoever had it before
+            receipts = unit_receipts(self.storage, unit)  # of whoever had it before
             task = continued(Task(unit=unit, slices=plan.units[unit]), receipts)
             if task is None:
-                self._say_done(unit)
+                self._say_done(Done(unit=unit, receipts=receipts))
             else:
                 scheduler.add([task], {unit: receipts})
         return not self.ended
 
     def finished(self, done: Done) -> None:
         super().finished(done)
-        self._say_done(done.unit)
+        self._say_done(done)
 
-    def _say_done(self, unit: int) -> None:
-        self.done.append(unit)
+    def _say_done(self, done: Done) -> None:
+        self.done.append((events.UnitDone.of(done.unit, done.receipts), done))
         self.said.set()
 
 
@@ -95,16 +110,16 @@ class Agent:
         storage = open_storage(self._job.url)
         self._member = AgentMember(storage, name)
         self._failed: Failed | None = None
-        self._advanced: deque[events.Advanced] = deque()
+        self._told: deque[Told] = deque()
         self._workers: list[WorkerView] = []
         self._thread = threading.Thread(target=self._work, args=(storage,), daemon=True)
         self._thread.start()
 
     def on(self, event: events.Event) -> None:
-        if isinstance(event, events.Advanced):
-            self._advanced.append(event)
-        elif isinstance(event, events.Workers):
+        if isinstance(event, events.Workers):
             self._workers = event.workers
+        elif isinstance(event, Told):
+            self._told.append(event)
 
     def _work(self, storage: Storage) -> None:
         try:
@@ -120,9 +135,17 @@ class Agent:
         member.said.wait(seconds)
         member.said.clear()
         done = [member.done.popleft() for _ in range(len(member.done))]
-        advanced = [self._advanced.popleft() for _ in range(len(self._advanced))]
+        stages: dict[str, float] = {}
+        for stage, spent in (item for _, each in done for item in each.stage_seconds.items()):
+            stages[stage] = stages.get(stage, 0.0) + spent
         report = Report(
-            ready=member.ready.is_set(), done=done, advanced=advanced, workers=self._workers, failed=self._failed
+            ready=member.ready.is_set(),
+            done=[event for event, _ in done],
+            told=[self._told.popleft() for _ in range(len(self._told))],
+            workers=self._workers,
+            stage_seconds=stages,
+            cpu_seconds=sum(each.cpu_seconds for _, each in done),
+            failed=self._failed,
         )
         return msgspec.msgpack.encode(report)
 

@@ -19,6 +19,7 @@ from tokpress.run.gate import Room
 from tokpress.storage.ranged import READ_BYTES
 
 PARENT_BYTES = 150 * 10**6  # the coordinating process: imports, receipts, the view
+IMPORT_BYTES = 85 * 10**6  # of these, what it holds before a run has begun
 READ_COST = (
     10  # bytes held at the worst for each of a batch (line, string, text, framed ids), beside what encoding takes
 )
@@ -41,9 +42,9 @@ class Budget:
 
 
 def callers_memory() -> int:
-    """What this process holds beyond what coordinating a run takes: its caller's, and none of the run's."""
+    """Before a run: what this process holds beyond tokpress itself. It is the caller's, and none of the run's."""
     held: int = psutil.Process().memory_info().rss
-    return max(held - PARENT_BYTES, 0)
+    return max(held - IMPORT_BYTES, 0)
 
 
 def run_memory(memory: int | None) -> int:
@@ -56,20 +57,26 @@ def read_ahead_bytes(inputs: Sequence[Input]) -> int:
     return READ_BYTES if any(source.is_remote for source in inputs) else 0
 
 
-def plan_budget(
-    memory: int | None, workers: int | None, footprint: int, units: int, memory_per_byte: int = 4
-) -> Budget:
-    """Workers and batches for a worker that holds `footprint` bytes before it has read anything, and takes
-    `memory_per_byte` of text to encode it."""
+def check_memory(memory: int | None, footprint: int, memory_per_byte: int) -> tuple[int, int]:
+    """Bytes of the whole run, and those that one worker needs; an error if the one is less than the other."""
     total = run_memory(memory)
-    wanted = min(workers or usable_cores(), max(units, 1))
-    cost = ORDINARY_BATCHES * (READ_COST + memory_per_byte)
-    least = footprint + cost * MIN_BATCH_BYTES
+    least = footprint + ORDINARY_BATCHES * (READ_COST + memory_per_byte) * MIN_BATCH_BYTES
     if total < PARENT_BYTES + least:
         raise UsageError(
             f"--memory {total // 10**6}MB is not enough: one worker with this tokenizer needs "
             f"{math.ceil((PARENT_BYTES + least) / 1e6)}MB. Give it that much."
         )
+    return total, least
+
+
+def plan_budget(
+    memory: int | None, workers: int | None, footprint: int, units: int, memory_per_byte: int = 4
+) -> Budget:
+    """Workers and batches for a worker that holds `footprint` bytes before it has read anything, and takes
+    `memory_per_byte` of text to encode it."""
+    total, least = check_memory(memory, footprint, memory_per_byte)
+    wanted = min(workers or usable_cores(), max(units, 1))
+    cost = ORDINARY_BATCHES * (READ_COST + memory_per_byte)
     count = min(wanted, (total - PARENT_BYTES) // least)
     each = (total - PARENT_BYTES) // count
     batch = min(max((each - footprint) // ORDINARY_PART // cost, MIN_BATCH_BYTES), MAX_BATCH_BYTES)

@@ -7,8 +7,10 @@ when its receipt exists, a store when its manifest does.
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import time
 
 import msgspec
@@ -35,7 +37,8 @@ from tokpress.run.share import Share
 from tokpress.run.shared import Attempt, find_run
 from tokpress.run.status import check_all_done
 from tokpress.run.writing import finish_store, write_units
-from tokpress.sources.files import discover
+from tokpress.sources.datasets import use_dataset
+from tokpress.sources.files import Argument, discover
 from tokpress.sources.opening import is_inherited
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
@@ -59,13 +62,8 @@ def build_store(
 ) -> Store:
     """`seal`: no unit is to be left."""
     storage = open_storage(out)
-    told = Timed(join(reporter or Quiet()))
-    told.on(events.Began(started_at=time(), store=storage.url, version=tokpress.__version__))
-    try:
+    with _telling(storage, reporter) as told:
         return _build(inputs, storage, config, told, overwrite=overwrite, seal=seal)
-    except BaseException as error:  # also an interruption: whoever listens is to know that nothing follows
-        told.on(events.Failed(error=type(error).__name__, message=str(error)))
-        raise
 
 
 def build_share(
@@ -78,10 +76,16 @@ def build_share(
 ) -> Attempt | None:
     """One machine's share of a build. None: the store is finished already."""
     storage = open_storage(out)
+    with _telling(storage, reporter) as told:
+        return _build_share(inputs, storage, config, told, share)
+
+
+@contextmanager
+def _telling(storage: Storage, reporter: Listener | None) -> Iterator[Reporter]:
     told = Timed(join(reporter or Quiet()))
     told.on(events.Began(started_at=time(), store=storage.url, version=tokpress.__version__))
     try:
-        return _build_share(inputs, storage, config, told, share)
+        yield told
     except BaseException as error:  # also an interruption: whoever listens is to know that nothing follows
         told.on(events.Failed(error=type(error).__name__, message=str(error)))
         raise
@@ -100,20 +104,25 @@ def _build(
         check_all_done(storage)
     job = make_job(inputs, storage, config)
     reporter.on(events.InputsFound.of(job.inputs))
-    if not overwrite and find_run(storage) is not None:
+    from_pipe = any(source.path == STDIN for source in job.inputs)
+    if not overwrite and not from_pipe and find_run(storage) is not None:
         return _finish(job, storage, reporter)
     with storage.lock():
         old = None if overwrite else unfinished.stored_plan(storage)
         job = msgspec.structs.replace(job, inputs=as_planned(job.inputs, old))
-        if old is not None and old.tokenizer.fingerprint == job.files.fingerprint:
+        is_known = old is not None and old.tokenizer.fingerprint == job.files.fingerprint
+        if old is not None and is_known:
             # The tokenizer is known: what else differs, or that all is done, can be said before it is loaded.
             frame = frame_for(config.tokenizer, old.tokenizer)
-            unfinished.check_same_plan(storage, make_plan(job.inputs, config, old.tokenizer, frame, val_below_of(old)))
+            planned = make_plan(job.inputs, job.config, old.tokenizer, frame, val_below_of(old))
+            unfinished.check_same_plan(storage, planned)
             if unfinished.is_finished(storage):
                 reporter.on(events.AlreadyFinished(store=storage.url))
                 return Store(storage, read_manifest(storage))
-        with _cluster(job, storage, resuming=old is not None) as cluster:
-            return finish_store(job, storage, write_units(job, storage, cluster, reporter, old), reporter)
+        if storage.has_lock or (old is not None and not is_known):  # which is refused
+            with cluster_for(job, storage, resuming=old is not None) as cluster:
+                return finish_store(job, storage, write_units(job, storage, cluster, reporter, old), reporter)
+        return _finish(job, storage, reporter, resuming=old is not None, overwrite=overwrite)
 
 
 def _build_share(
@@ -130,20 +139,21 @@ def _build_share(
     if unfinished.is_finished(storage):
         return None
     resuming = unfinished.stored_plan(storage) is not None
-    with _cluster(job, storage, resuming=resuming) as cluster, Member(storage, share) as member:
+    with cluster_for(job, storage, resuming=resuming) as cluster, Member(storage, share) as member:
         write_units(job, storage, cluster, reporter, None, member)
         return member.attempt
 
 
-def _finish(job: Job, storage: Storage, reporter: Reporter) -> Store:
+def _finish(job: Job, storage: Storage, reporter: Reporter, *, resuming: bool = True, overwrite: bool = False) -> Store:
     """What no share has done, and the manifest. Another machine may do the same: then one of them is first."""
-    if not unfinished.is_finished(storage):
+    if overwrite or not unfinished.is_finished(storage):
         try:
-            with _cluster(job, storage, resuming=True) as cluster, Member(storage) as member:
+            member = Member(storage, overwrite=overwrite)
+            with cluster_for(job, storage, resuming=resuming) as cluster, member:
                 run = write_units(job, storage, cluster, reporter, None, member)
                 return finish_store(job, storage, run, reporter, member)
         except (OSError, StoreError):
-            if not unfinished.is_finished(storage):
+            if overwrite or not unfinished.is_finished(storage):
                 raise
     unfinished.end_run(storage)
     reporter.on(events.AlreadyFinished(store=storage.url))
@@ -154,14 +164,16 @@ def make_job(inputs: Sequence[str | os.PathLike[str]], storage: Storage, config:
     """What is to be done, after all that can be checked without reading text was checked."""
     check_options(config, [os.fspath(argument) for argument in inputs])
     unfinished.check_output(storage)
+    given, read = use_dataset(inputs, config.read, has_template=config.template.makes_text)
+    config = msgspec.structs.replace(config, read=read)
     out, named = storage.url, by_name(config.split)
-    found = [*discover(inputs, reading(config), out=out, named=named), *_val_inputs(inputs, config, out)]
+    found = [*discover(given, reading(config), out=out, named=named), *_val_inputs(given, config, out)]
     files = load_files(config.tokenizer)
     load_template(config.template, files, None, found)  # what is wrong with it is said now
     return Job(url=storage.url, config=config, inputs=found, files=files)
 
 
-def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig, out: str) -> list[Input]:
+def _val_inputs(inputs: Sequence[Argument], config: BuildConfig, out: str) -> list[Input]:
     if not config.split.val_inputs:
         return []
     read = reading(config)
@@ -174,13 +186,13 @@ def _val_inputs(inputs: Sequence[str | os.PathLike[str]], config: BuildConfig, o
 
 def work_for(job: Job, storage: Storage, member: Member, reporter: Reporter) -> None:
     """As one of several machines, which is told what to do."""
-    with _cluster(job, storage, resuming=True) as cluster, member:
+    with cluster_for(job, storage, resuming=True) as cluster, member:
         write_units(job, storage, cluster, reporter, None, member)
 
 
-def _cluster(job: Job, storage: Storage, *, resuming: bool) -> Cluster:
+def cluster_for(job: Job, storage: Storage, *, resuming: bool = False, most: int | None = None) -> Cluster:
     """Processes, which can be watched: one is enough for little, and only one can read a pipe. Inside this process only what
-    a caller made its standard input that no other process can read."""
+    a caller made its standard input that no other process can read. `most`: workers, whatever was asked for."""
     resources = job.config.resources
     size = sum(source.size for source in job.inputs)
     from_pipe = any(source.path == STDIN for source in job.inputs)
@@ -192,7 +204,7 @@ def _cluster(job: Job, storage: Storage, *, resuming: bool) -> Cluster:
 
         return InlineCluster(job, storage)
     alone = from_pipe or (resources.workers is None and size < SMALL_BYTES)
-    count = 1 if alone else min(resources.workers or usable_cores(), _most_units(job))
+    count = 1 if alone else min(most or resources.workers or usable_cores(), _most_units(job))
     return ProcessCluster(job, count, pin=cpu_sets(resources.pin))
 
 
@@ -202,6 +214,17 @@ def _most_units(job: Job) -> int:
     return len(job.inputs) + sum(source.size for source in job.inputs) // unit_bytes
 
 
+_KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "True or False", "array": "a list"}
+
+
+def _in_words(what: str) -> str:
+    """What msgspec says of a wrong type, for people."""
+    wrong = re.fullmatch(r"Expected `(\w+)(?: \| \w+)*`, got `(\w+)`", what)
+    if not wrong or not {wrong[1], wrong[2]} <= _KINDS.keys():
+        return what
+    return f"it is {_KINDS[wrong[2]]}. Give {_KINDS[wrong[1]]}"
+
+
 def check_options(config: BuildConfig, inputs: Sequence[str] = ()) -> None:
     """An option that makes no sense is an error now, not in an hour."""
     try:
@@ -209,7 +232,9 @@ def check_options(config: BuildConfig, inputs: Sequence[str] = ()) -> None:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
         name = where.rstrip("`").rpartition(".")[2]
-        raise UsageError(f"{name or 'an option'} cannot be that: {what}. See: tokpress build --help") from None
+        raise UsageError(
+            f"{name or 'an option'} cannot be that: {_in_words(what)}. See: tokpress build --help"
+        ) from None
     if config.tokenizer.engine not in engine_names():
         raise UsageError(
             f"--engine {config.tokenizer.engine!r} is not known. Choose one of {', '.join(engine_names())}."

@@ -93,7 +93,13 @@ def _ends_in_a_line(path: Path) -> bool:
 
 def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
     """The events of a file, one after the other. The last line of a run that was killed may be a part of one: it is left
-    out. Any other line that is no event is an error."""
+    out. Any other line that is no event is an error.
+
+    `path`: what `tokpress build --events` or an `EventLog` wrote.
+
+        for event in tokpress.read_events("events.jsonl"):
+            print(event)
+    """
     broken: InputError | None = None
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, start=1):

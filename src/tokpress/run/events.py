@@ -7,14 +7,25 @@ them), and what hears them: a `Reporter`, which the terminal, a file (`event_log
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from tokpress.errors import UsageError
-from tokpress.records import STDIN, Counts, Difference, Input, Manifest, Parity, Reject, RunFacts, TokenizerInfo
+from tokpress.records import (
+    STDIN,
+    Counts,
+    Difference,
+    Input,
+    Manifest,
+    Parity,
+    Receipt,
+    Reject,
+    RunFacts,
+    TokenizerInfo,
+)
 
 
 def _tag(name: str) -> str:
@@ -134,6 +145,7 @@ class Started(BaseEvent, frozen=True, kw_only=True):
     units: int  # that are left to do
     workers: int
     threads: int  # that each worker encodes on
+    memory_bytes: int | None = None  # that the whole run may hold; None: each machine of several has its own
 
 
 class FewerWorkers(BaseEvent, frozen=True, kw_only=True):
@@ -187,6 +199,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     unit: int | None  # None: it is idle, or closes a shard
     cpu_percent: float
     memory_bytes: int
+    node: str | msgspec.UnsetType = msgspec.UNSET  # its machine, where there are several
 
 
 class Workers(BaseEvent, frozen=True, kw_only=True):
@@ -202,6 +215,11 @@ class UnitDone(BaseEvent, frozen=True, kw_only=True):
     docs: int
     tokens: int
     shards: list[str]  # their names
+
+    @classmethod
+    def of(cls, unit: int, receipts: Sequence[Receipt]) -> UnitDone:
+        docs, tokens = (sum(getattr(receipt, name) for receipt in receipts) for name in ("docs", "tokens"))
+        return cls(unit=unit, docs=docs, tokens=tokens, shards=[receipt.name for receipt in receipts])
 
 
 class Stopped(BaseEvent, frozen=True, kw_only=True):

@@ -13,8 +13,11 @@ from __future__ import annotations
 import fcntl
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from tokpress.errors import NotEnoughMemory
+
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +51,22 @@ class Gate:
         kind = fcntl.LOCK_SH if need <= self._room.share else fcntl.LOCK_EX
         if self._lock is None or self._held in (kind, fcntl.LOCK_EX):
             return
-        if self._descriptor < 0:  # opened anew: locks of one that was inherited would be everybody's
-            self._descriptor = os.open(f"/proc/self/fd/{self._lock}", os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(self._descriptor, kind)
+        self._take(kind)
         self._held = kind
 
     def leave(self) -> None:
         if self._held != fcntl.LOCK_UN:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            self._take(fcntl.LOCK_UN)
             self._held = fcntl.LOCK_UN
+
+    def _take(self, kind: int) -> None:
+        assert self._lock is not None
+        if (
+            not _DESCRIPTORS.exists()
+        ):  # macOS: a lock that belongs to the process, which must not hold one and ask for more
+            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+            fcntl.lockf(self._lock, kind)
+            return
+        if self._descriptor < 0:  # opened anew: locks of one that was inherited would be everybody's
+            self._descriptor = os.open(_DESCRIPTORS / str(self._lock), os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._descriptor, kind)

@@ -31,6 +31,7 @@ from tokpress.sources.files import discover
 from tokpress.sources.sample import sample_texts
 
 _SAMPLE_BYTES = 4 * 10**6
+_LONG_ENOUGH = 10.0  # seconds of one worker
 
 
 class EncoderRate(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,8 @@ class WorkersRate(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: int
     cpu_use: float
     peak_memory_bytes: int
+    seconds: float  # in all, start-up too
+    started: int  # workers that there was work for
 
 
 def encoder_rates(inputs: Sequence[str], tokenizer: str, options: dict[str, Any]) -> list[EncoderRate]:
@@ -103,7 +106,30 @@ def worker_rates(
                 tokens_per_s=run.tokens_per_s,
                 cpu_use=run.cpu_use,
                 peak_memory_bytes=run.peak_memory_bytes,
+                seconds=run.seconds,
+                started=run.workers,
             )
+
+
+def too_small(rates: Sequence[WorkersRate]) -> list[str]:
+    """What of this measurement says little about a larger one."""
+    notes = []
+    if (cores := usable_cores()) < rates[-1].workers:
+        notes.append(
+            f"this machine has {cores} physical {'core' if cores == 1 else 'cores'}: more workers than that share them, and "
+            "cannot be faster"
+        )
+    if rates[0].seconds < _LONG_ENOUGH:
+        notes.append(
+            f"one worker needed {rates[0].seconds:.1f} s for all of it, and a part of that is starting up: for a figure to "
+            f"rely on, give inputs that take {_LONG_ENOUGH:.0f} s or more"
+        )
+    if rates[-1].workers > rates[-1].started:
+        notes.append(
+            f"the inputs could be cut for {rates[-1].started} workers only: one compressed file is one worker's work. Give "
+            "more files, or a smaller --unit-size"
+        )
+    return notes
 
 
 def plot_rates(rates: Sequence[WorkersRate], path: str) -> None:
@@ -114,9 +140,10 @@ def plot_rates(rates: Sequence[WorkersRate], path: str) -> None:
     axes.plot(
         counts, [count * rates[0].input_mb_per_s for count in counts], ":", color="grey", label="if it scaled fully"
     )
+    axes.set_title("tokpress build: how it scales on this machine")
     axes.set_xlabel("workers")
     axes.set_ylabel("MB of input a second")
-    axes.set_xticks(counts)
+    axes.set_xticks(counts, [str(count) for count in counts])
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()

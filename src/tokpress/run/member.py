@@ -13,21 +13,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
-from tokpress.records import Parity, Plan, TokenizerFiles
+from tokpress.records import PLAN, Parity, Plan, TokenizerFiles
 from tokpress.run.messages import Done
 from tokpress.run.scheduler import Scheduler
 from tokpress.run.share import Share, units_of
 from tokpress.run.shared import Attempt, Diary, RunRecord, find_run, join_run
 from tokpress.storage import open_run
 from tokpress.storage.base import Storage
+from tokpress.store import unfinished
 
 GRACE_SECONDS = 20.0  # Slurm and Kubernetes give 30, if they are not told otherwise
 
 
 class Member:
-    def __init__(self, storage: Storage, share: Share | None = None) -> None:
+    def __init__(self, storage: Storage, share: Share | None = None, *, overwrite: bool = False) -> None:
+        """`overwrite`: what is there goes, and with it the run that wrote it, as soon as this process joins."""
         self._storage = storage
         self._share = share
+        self._overwrite = overwrite
         self._run: RunRecord | None = None
         self._diary: Diary | None = None
         self._told_to_end = False
@@ -56,14 +59,22 @@ class Member:
         """As `tokpress status` shows it."""
         return str(self._share or "rest")
 
+    @property
+    def has_others(self) -> bool:
+        """Whether other machines work for the run at the same time."""
+        return self._share is not None
+
     def most_rejects(self, of_the_whole: str) -> str:
         """A share is no sample of the whole, which alone decides whether there are too many."""
         return "100%" if self._share else of_the_whole
 
     def join(self, plan: Plan, parity: Parity, files: TokenizerFiles, sizes: Sequence[int]) -> tuple[Parity, list[int]]:
         """The proof that counts for the whole run, and the units of this process."""
+        if self._overwrite:
+            unfinished.clear(self._storage)
+            self._storage.delete(PLAN)
         self._run = join_run(self._storage, plan, parity, files)
-        self._diary = Diary(self._storage, self._run, self.label)
+        self._diary = Diary(self.storage, self._run, self.label)
         return self._run.parity, units_of(self._share, sizes) if self._share else list(range(len(sizes)))
 
     def attach(self, run: RunRecord) -> None:

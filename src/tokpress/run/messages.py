@@ -63,10 +63,12 @@ class Task(Message, frozen=True, kw_only=True):
     unit: int
     slices: list[Slice]
     first_shard: int = 0  # number of the shard to write next
+    earlier: list[Receipt] = []  # of the shards before it
     start: Place | None = None  # where to go on; None: at the start
     limit: int | None = None  # documents to write at most, over all of the unit
     careful: tuple[Place, Place] | None = None  # documents from..to are encoded one by one: one of them kills workers
     quarantined: dict[Place, str] = {}  # documents that are not encoded, and why
+    look_bytes: int | None = None  # only a look: about so much is read, and nothing is written
 
 
 class Settle(Message, frozen=True):
@@ -164,7 +166,8 @@ class Failed(Message, frozen=True, kw_only=True):
         if isinstance(error, OSError):
             file = None if error.filename is None else str(error.filename)
             return cls(kind="OSError", message=error.strerror or str(error), errno=error.errno, file=file)
-        return cls(kind=type(error).__name__, message=str(error))
+        known = next((kind for kind in type(error).__mro__ if hasattr(errors, kind.__name__)), errors.TokpressError)
+        return cls(kind=known.__name__, message=str(error))
 
     @property
     def error(self) -> Exception:

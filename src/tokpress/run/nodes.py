@@ -2,7 +2,7 @@
 
 In: units, and machines that come and go. Out: units as they are finished. All policy is here, none of it knows how
 machines are reached: it is tested, and tried out with ten thousand of them (bench/scale_sim.py), with machines and a
-clock that are none. Every machine has a few units at a time, half as many again as it has workers, so that none waits.
+clock that are none. Every machine has a few units at a time, more than it has workers, so that none waits.
 What a lost one had goes to others, which go on from its receipts. When nothing is left to begin, the units that were
 begun first are begun once more by whoever is idle: a machine that is slow or hangs does not hold up the end. That is
 harmless, for whoever writes a unit writes the same bytes.
@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from time import monotonic
 from typing import Protocol
 
 from tokpress.errors import TokpressError
 
+_IN_HAND = 1.5  # times what a machine finishes between two words
 _COPY_AFTER = 2.0  # times as long as units take
 _LOSSES = 20  # machines that may be lost one after the other, with no unit finished
 
@@ -46,6 +48,11 @@ NodeEvent = Joined | Lost | Finished
 class Nodes(Protocol):
     """How machines are reached."""
 
+    @property
+    def pause(self) -> float:
+        """Seconds between two words with one machine. With thousands of them each is asked seldom."""
+        ...
+
     def poll(self, seconds: float) -> Sequence[NodeEvent]:
         """What happened, waiting so long for the first; raises what no machine can deal with."""
         ...
@@ -55,8 +62,15 @@ class Nodes(Protocol):
 
 @dataclass(slots=True)
 class _Node:
-    slots: int
+    workers: int
+    joined: float
+    finished: int = 0
     units: set[int] = field(default_factory=set)
+
+    def slots(self, now: float, pause: float) -> int:
+        """Units that it has at a time: some in hand, so that none of its workers waits for the next word."""
+        rate = self.finished / max(now - self.joined, pause, 1.0)
+        return self.workers + max(self.workers // 2, 1, ceil(_IN_HAND * rate * pause))
 
 
 class NodeScheduler:
@@ -96,11 +110,13 @@ class NodeScheduler:
         """The unit that was finished, if one was for the first time."""
         match event:
             case Joined(node, workers):
-                self._known[node] = _Node(workers + max(workers // 2, 1))  # some in hand: none waits for the driver
+                self._known[node] = _Node(workers, self._clock())
                 self._idle[node] = None
             case Lost(node, cause) if node in self._known:
                 self._lose(node, cause)
             case Finished(node, unit):
+                if node in self._known:
+                    self._known[node].finished += 1
                 self._free(node, unit)
                 return self._finish(unit)
         return None
@@ -138,15 +154,17 @@ class NodeScheduler:
         return unit
 
     def _assign(self) -> None:
+        now, pause = self._clock(), self._nodes.pause
         for node in list(self._idle):
             state = self._known[node]
+            slots = state.slots(now, pause)
             units: list[int] = []
-            while len(state.units) < state.slots and (unit := self._next(node)) is not None:
+            while len(state.units) < slots and (unit := self._next(node)) is not None:
                 units.append(unit)
                 state.units.add(unit)
                 self._doing.setdefault(unit, set()).add(node)
-                self._begun.setdefault(unit, self._clock())
-            if len(state.units) == state.slots:
+                self._begun.setdefault(unit, now)
+            if len(state.units) >= slots:
                 del self._idle[node]
             if units:
                 self._nodes.assign(node, units)

@@ -40,7 +40,7 @@ from tokpress.run.quarantine import HUNG, OUT_OF_MEMORY, Quarantine
 from tokpress.run.tasks import continued, lost
 from tokpress.storage import open_run
 from tokpress.storage.base import Storage
-from tokpress.store.unfinished import unit_receipts
+from tokpress.store.receipts import unit_receipts
 
 _POLL_SECONDS = 0.05
 _OVER_BUDGET = 1.05  # of the run's memory, and

@@ -12,9 +12,11 @@ from tokpress.errors import StoreError
 from tokpress.records import PLAN, Counts, Plan
 from tokpress.run.shared import Attempt, attempts, find_run
 from tokpress.run.tasks import remaining_tasks
+from tokpress.storage import open_run
 from tokpress.storage.base import Storage
 from tokpress.store.manifest import read_record
-from tokpress.store.unfinished import is_finished, read_receipts
+from tokpress.store.receipts import read_receipts
+from tokpress.store.unfinished import is_finished
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,10 +36,10 @@ def read_status(storage: Storage) -> Status:
     if not storage.exists(PLAN):
         raise StoreError(f"nothing is built at {storage.url}: there is no {PLAN}. Begin: tokpress build --help")
     plan = read_record(storage, PLAN, Plan)
-    receipts = read_receipts(storage)
+    run = find_run(storage)
+    receipts = read_receipts(open_run(storage, run.id) if run else storage)
     left = [task.unit for task in remaining_tasks(plan, receipts)]
     known = [receipt for unit in receipts.values() for receipt in unit]
-    run = find_run(storage)
     return Status(
         store=storage.url,
         sealed=is_finished(storage),

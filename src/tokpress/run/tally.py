@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import perf_counter
 
 from tokpress.documents.rejects import RECORDS_BEFORE_REJECTS_COUNT, check_rejects
@@ -53,16 +53,12 @@ class Tally:
             self.check_rejects()
 
     def finished(self, done: Done) -> None:
-        self._stages.update(done.stage_seconds)
-        self._cpu_seconds += done.cpu_seconds
-        self._reporter.on(
-            events.UnitDone(
-                unit=done.unit,
-                docs=sum(receipt.docs for receipt in done.receipts),
-                tokens=sum(receipt.tokens for receipt in done.receipts),
-                shards=[receipt.name for receipt in done.receipts],
-            )
-        )
+        self.spent(done.stage_seconds, done.cpu_seconds)
+        self._reporter.on(events.UnitDone.of(done.unit, done.receipts))
+
+    def spent(self, stage_seconds: Mapping[str, float], cpu_seconds: float) -> None:
+        self._stages.update(stage_seconds)
+        self._cpu_seconds += cpu_seconds
 
     def check_rejects(self) -> None:
         rejects = self._earlier_rejects + self.rejects

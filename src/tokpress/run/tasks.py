@@ -11,7 +11,7 @@ import msgspec
 
 from tokpress.records import Plan, Receipt
 from tokpress.run.messages import Advanced, Task
-from tokpress.store.unfinished import Receipts
+from tokpress.store.receipts import Receipts
 
 
 def remaining_tasks(plan: Plan, receipts: Receipts, units: Iterable[int] | None = None) -> list[Task]:
@@ -32,6 +32,7 @@ def continued(task: Task, receipts: list[Receipt]) -> Task | None:
     return msgspec.structs.replace(
         task,
         first_shard=last.number + 1,
+        earlier=receipts,
         start=(last.next_input, last.next_position),
         limit=None if task.limit is None else task.limit - written,
     )

@@ -8,7 +8,7 @@ unless its template is Python or a batch has to be taken apart because a documen
 from __future__ import annotations
 
 import cProfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from tokpress.engines.load import reference_engine
 from tokpress.engines.parity import Auditor
 from tokpress.engines.table import fast_for
 from tokpress.errors import CannotEncode, TokenizerError
-from tokpress.records import ON_REQUEST, Input, Reject, Slice
+from tokpress.records import ON_REQUEST, Input, Reject
 from tokpress.run.budget import READ_COST, read_ahead_bytes
 from tokpress.run.clock import StageClock
 from tokpress.run.gate import Gate
@@ -61,12 +61,11 @@ from tokpress.sources.files import check_unchanged
 from tokpress.sources.sample import sample_texts
 from tokpress.storage import open_run
 from tokpress.storage.base import Storage
-from tokpress.store.writer import ShardWriter, write_batch
+from tokpress.store.writer import NoWriter, ShardWriter, write_batch
 
 _SAMPLE_BYTES = 512 * 1024  # a third of a second of the reference's time
 _SAMPLE_DOC_BYTES = 32 * 1024
 _SHOWN_TOKENS = 12
-_SAMPLE_GROWTH = 16  # times its size that text may have after its template, where a sample is looked at
 Say = Callable[[Reply], None]
 
 
@@ -89,7 +88,7 @@ class Worker:
         self._settings = Settings(engine=self._reference.name, batch_bytes=1024**2, threads=1)
         self._gate: Gate | None = None
         self._reading: Input | None = None  # an input of which a slice is read, but not to its end
-        self._closing: tuple[ShardWriter, Done] | None = None  # a unit whose last shard is being synced
+        self._closing: tuple[ShardWriter | NoWriter, Done] | None = None  # a unit whose last shard is being synced
 
     def obey(self, order: Order, say: Say) -> None:
         match order:
@@ -196,17 +195,7 @@ class Worker:
 
     def _run(self, task: Task, say: Say) -> None:
         clock, cpu = StageClock(), process_time()
-        writer = ShardWriter(
-            self._storage,
-            unit=task.unit,
-            shard_bytes=self._job.config.store.shard_bytes,
-            first_shard=task.first_shard,
-            splits=self._splitter.names,
-            keep=self._job.config.read.keep,
-            masks=self._job.config.template.has_mask,
-            before_receipt=self._check_reading,
-            before_create=None if self._settings.run is None else partial(check_verdicts, self._storage, task),
-        )
+        writer = self._writer(task)
         left, self._reading = task.limit, None
         try:
             clock.start("read")
@@ -256,21 +245,21 @@ class Worker:
             ),
         )
 
-    def sample(self, units: Sequence[list[Slice]], max_bytes: int) -> Advanced:
-        """Reads and encodes the beginnings of units spread over all, as a run would, but writes nothing."""
-        total = Advanced()
-        for slices in units[:: max(len(units) // 8, 1)]:
-            budget = max_bytes // min(len(units), 8)
-            for batch in coalesce(self._batches(Task(unit=0, slices=slices)), self._settings.batch_bytes):
-                rendered = self._shaper.render(batch, batch.text_bytes * _SAMPLE_GROWTH)
-                rendered, tokens = encode_or_reject(self._engine, rendered, self._job.inputs)
-                docs, rejects = self._shaper.shape(rendered, tokens)
-                part = _advanced(rendered.batch, docs, rejects)
-                total += part
-                budget -= part.input_bytes
-                if budget <= 0:
-                    break
-        return total
+    def _writer(self, task: Task) -> ShardWriter | NoWriter:
+        if task.look_bytes is not None:
+            return NoWriter()
+        return ShardWriter(
+            self._storage,
+            unit=task.unit,
+            shard_bytes=self._job.config.store.shard_bytes,
+            first_shard=task.first_shard,
+            earlier=task.earlier,
+            splits=self._splitter.names,
+            keep=self._job.config.read.keep,
+            masks=self._job.config.template.has_mask,
+            before_receipt=self._check_reading,
+            before_create=None if self._settings.run is None else partial(check_verdicts, self._storage, task),
+        )
 
     def _usable(self, batch: TextBatch, task: Task) -> TextBatch:
         """The batch without what is not to be encoded."""
@@ -281,6 +270,7 @@ class Worker:
 
     def _batches(self, task: Task) -> Iterator[TextBatch]:
         """What is left of the unit. Its slices are in order, so those before `start` are done."""
+        read_bytes = 0
         for piece in task.slices if task.limit != 0 else []:
             start = piece.start
             if task.start is not None and piece.input <= task.start[0]:
@@ -291,7 +281,11 @@ class Worker:
             check_unchanged(source)
             reader = open_reader(source, piece.input, self._read, self._settings.batch_bytes, self._growing(source))
             self._reading = source
-            yield from reader.read(start, piece.stop)
+            for batch in reader.read(start, piece.stop):
+                yield batch
+                read_bytes += batch.input_bytes
+                if task.look_bytes is not None and read_bytes >= task.look_bytes:
+                    return
             self._check_reading()
             self._reading = None
 

@@ -20,7 +20,7 @@ from tokpress.errors import NotEnoughMemory
 from tokpress.machine import usable_cores
 from tokpress.records import Parity, Plan, Reject, RunFacts
 from tokpress.run import events
-from tokpress.run.budget import Budget, plan_budget, run_memory
+from tokpress.run.budget import Budget, check_memory, plan_budget, run_memory
 from tokpress.run.clusters.base import Cluster
 from tokpress.run.events import Reporter
 from tokpress.run.member import Member
@@ -36,6 +36,7 @@ from tokpress.storage.base import Storage
 from tokpress.store import unfinished
 from tokpress.store.manifest import create_manifest
 from tokpress.store.reader import Store
+from tokpress.store.receipts import Receipts, read_receipts
 from tokpress.store.recheck import fitting
 from tokpress.store.seal import seal_store
 
@@ -47,7 +48,7 @@ class Written:
     plan: Plan
     frame: Frame
     parity: Parity
-    receipts: unfinished.Receipts
+    receipts: Receipts
     facts: RunFacts
     examples: list[Reject]  # the first rejects
 
@@ -84,13 +85,17 @@ def write_units(
         parity, mine = member.join(plan, prepared.parity, job.files, sizes)
     else:
         if old is None:
+            check_memory(
+                resources.memory_bytes, prepared.footprint, prepared.memory_per_byte
+            )  # before anything is written
             unfinished.begin(storage, plan, job.files)
         unfinished.check_same_plan(storage, plan)
         unfinished.complete(storage, job.files)
-    if not unfinished.keeps_conditions(storage, shared=member is not None):
+    if not unfinished.keeps_conditions(storage, shared=member is not None and member.has_others):
         reporter.on(events.NoConditions(store=storage.url))
-    found = unfinished.read_receipts(storage, None if len(mine) == len(plan.units) else mine)
-    receipts, lost = fitting(storage, found, config.check.check_receipts)
+    writable = storage if member is None else member.storage
+    found = read_receipts(writable, None if len(mine) == len(plan.units) else mine)
+    receipts, lost = fitting(writable, found, config.check.check_receipts)
     if lost:
         reporter.on(events.ShardsLost(shards=lost))
     tasks = sorted(remaining_tasks(plan, receipts, mine), key=lambda task: -sizes[task.unit])
@@ -118,13 +123,15 @@ def write_units(
     def watched(workers: list[events.WorkerView]) -> None:
         reporter.on(events.Workers(workers=workers))
 
-    scheduler.configure(*settle(resources.workers))
+    settings, budget = settle(resources.workers)
+    scheduler.configure(settings, budget)
     reporter.on(
         events.Started(
             bytes=sum(sizes[task.unit] for task in tasks),
             units=len(tasks),
             workers=scheduler.count,
             threads=scheduler.threads,
+            memory_bytes=budget.memory_bytes,
         )
     )
     started = perf_counter()
@@ -179,4 +186,10 @@ def _check_written(job: Job, storage: Storage, run: Written, *, alone: bool) -> 
     rejects = sum((Counter(receipt.rejects) for receipt in known), Counter[str]())
     if alone:
         unfinished.discard(storage)
-    raise nothing_written(rejects.total(), run.examples, reasons=rejects, fields=first_fields(job.inputs[0]))
+    raise nothing_written(
+        rejects.total(),
+        run.examples,
+        reasons=rejects,
+        fields=first_fields(job.inputs[0]),
+        where=", ".join(source.path for source in job.inputs[:3]) + (", ..." if len(job.inputs) > 3 else ""),
+    )

@@ -6,6 +6,9 @@ every document, and a `Reject` for every record that could not be used.
     files        which files there are, their format and compression        -> Input
     ours         what tokpress wrote, which is no input wherever it stands
     remote       which objects of buckets, the Hub and https there are, and each as a file
+    presets      well-known datasets by short names: id, files, text field
+    datasets     --dataset: a preset or any id on the Hub as files, and the field that holds the text
+    hub_layout   which files of a repository on the Hub are a config's and a split's
     extensions   what the name of a file says: its format, or that it is not read
     base         the Reader protocol, and the one place that knows all readers
     opening      the one way to open an input

@@ -113,7 +113,7 @@ class ArrowReader(RowReader):
             yield f"not a complete Arrow file (truncated?): {error}", size
 
 
-def _stream(file: pa.MemoryMappedFile, size: int) -> Iterator[tuple[pa.RecordBatch | str, int]]:
+def _stream(file: pa.NativeFile, size: int) -> Iterator[tuple[pa.RecordBatch | str, int]]:
     reader = pa.ipc.open_stream(file)
     end = file.tell()
     for batch in reader:

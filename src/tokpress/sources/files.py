@@ -27,14 +27,17 @@ from tokpress.sources.compression import EXTENSIONS as COMPRESSIONS
 from tokpress.sources.extensions import FORMAT_OF_EXTENSION, STREAMS, format_and_compression, why_not_read
 from tokpress.sources.opening import changed
 from tokpress.sources.ours import LeftOut, is_ours
-from tokpress.sources.remote import expand, is_remote_input
+from tokpress.sources.remote import Found, FoundFiles, expand, is_remote_input
 from tokpress.storage.requests import ObjectChanged
 
 _DATASET_DESCRIPTIONS = ("dataset_info.json", "dataset_dict.json", "state.json")  # beside the data of `save_to_disk`
 
 
+Argument = str | os.PathLike[str] | FoundFiles
+
+
 def discover(
-    arguments: Sequence[str | os.PathLike[str]],
+    arguments: Sequence[Argument],
     config: ReadConfig,
     *,
     out: str | os.PathLike[str] | None = None,
@@ -43,13 +46,13 @@ def discover(
     """All inputs, or an error that says which argument leads to none. What tokpress wrote is none, nor what `out` has.
     `named`: with their names below the argument."""
     if not arguments:
-        raise UsageError("no input. Name files, directories, globs, or - for standard input.")
+        raise UsageError("no input. Name files, directories, globs, or - for standard input; or a --dataset.")
     inputs: dict[str, Input] = {}
     left_out = LeftOut(out)
-    for argument in [os.fspath(argument) for argument in arguments]:
-        found = _remote(argument, config) if is_remote_input(argument) else _local(argument, config, left_out)
+    for argument in arguments:
+        found = _described(argument, config, left_out)
         if not found:
-            raise UsageError(_nothing_found(argument, config))
+            raise UsageError(_nothing_found(str(argument), config))
         for item in found:
             once = item.path if item.is_remote or item.path == STDIN else os.path.realpath(item.path)
             inputs.setdefault(once, item if named else msgspec.structs.replace(item, name=msgspec.UNSET))
@@ -61,9 +64,17 @@ def _local(argument: str, config: ReadConfig, left_out: LeftOut) -> list[Input]:
     return [msgspec.structs.replace(item, name=_name_below(argument, item.path)) for item in found]
 
 
-def _remote(argument: str, config: ReadConfig) -> list[Input]:
+def _described(argument: Argument, config: ReadConfig, left_out: LeftOut) -> list[Input]:
+    if isinstance(argument, FoundFiles):
+        return describe_found(argument.files, config)
+    path = os.fspath(argument)
+    return describe_found(expand(path), config) if is_remote_input(path) else _local(path, config, left_out)
+
+
+def describe_found(found: Sequence[Found], config: ReadConfig) -> list[Input]:
+    """Those of remote objects that were named, or whose names tell a format."""
     inputs = []
-    for item in expand(argument):
+    for item in found:
         last = item.name.rpartition("/")[2]
         if item.named or (last not in _DATASET_DESCRIPTIONS and (config.format or format_and_compression(last)[0])):
             kind, compression = _kind(item.path, config)

@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
@@ -18,16 +19,21 @@ import pyarrow as pa
 from tokpress.errors import InputError
 from tokpress.records import STDIN, Input
 from tokpress.sources.remote import RemoteFile, RemoteInput
+from tokpress.storage.lost_pages import InputPagesLost
+from tokpress.storage.mapped import map_bytes
 from tokpress.storage.requests import ObjectChanged
 
 _BUFFER_BYTES = 64 * 1024
+_LET_IT_REST = "Let it rest, then build anew with --overwrite."
 
 
 def open_input(source: Input, *, mapped: bool = False) -> pa.NativeFile:
     """A file, to be read at any position. `mapped`: as memory, so that what is not looked at is not read."""
     if source.is_remote:
         return RemoteInput(RemoteFile(source), "r")
-    return pa.memory_map(source.path) if mapped else pa.OSFile(source.path)
+    if mapped:
+        return pa.BufferReader(pa.py_buffer(map_bytes(Path(source.path), InputPagesLost, _LET_IT_REST)))
+    return pa.OSFile(source.path)
 
 
 def buffered(source: Input) -> AbstractContextManager[Any]:
@@ -46,9 +52,7 @@ def cannot_read(source: Input, error: OSError) -> InputError:
 
 
 def changed(source: Input) -> InputError:
-    return InputError(
-        f"{source.path} was changed while it was being read. Let it rest, then build anew with --overwrite."
-    )
+    return InputError(f"{source.path} was changed while it was being read. {_LET_IT_REST}")
 
 
 class PeekableInput:

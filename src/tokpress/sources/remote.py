@@ -47,14 +47,21 @@ class Found:
     named: bool
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """Files that were found already, as an argument among others."""
+
+    name: str  # what a user typed for them
+    files: tuple[Found, ...]
+
+
 def is_remote_input(path: str) -> bool:
     return path.startswith(HUB) or is_remote(path)
 
 
 def expand(argument: str) -> list[Found]:
     """The objects that an address, a prefix or a glob stands for, sorted; hidden ones are left out."""
-    for connections in (_bucket, _dataset):  # with what stands in the environment now
-        connections.cache_clear()
+    forget_connections()
     if "?" in argument.partition("://")[2] and not argument.startswith(HUB) and argument.startswith("http"):
         raise UsageError(
             f"{argument.partition('?')[0]} is followed by a query. An address stands in the plan and in messages, and a "
@@ -64,16 +71,30 @@ def expand(argument: str) -> list[Found]:
     if argument.startswith(("http://", "https://")):
         if glob.has_magic(pattern) or argument.endswith("/"):
             raise UsageError(f"{argument} cannot be listed over https. Name its files one by one.")
-    elif glob.has_magic(pattern):
-        return list(_matching(store, pattern))
+        found = _one(store, pattern)
     else:
-        inside = [item for item in _below(store, pattern) if not _is_hidden(item.name)]
-        if inside:
-            return inside
-    stat = _asked(argument, lambda: store.stat(pattern)) if pattern else None
-    if stat is None:
+        found = found_in(store, pattern)
+    if not found and not glob.has_magic(pattern):
         raise UsageError(f"no such object, and nothing under that prefix: {argument}. Check the address.")
-    return [Found(f"{store.url}/{pattern}", stat, pattern.rpartition("/")[2], named=True)]
+    return found
+
+
+def forget_connections() -> None:
+    """Those that follow are made with what stands in the environment then."""
+    for connections in (_bucket, _dataset):
+        connections.cache_clear()
+
+
+def found_in(store: Readable, pattern: str) -> list[Found]:
+    """What a glob matches; what stands below a prefix; or the object of that name."""
+    if glob.has_magic(pattern):
+        return list(_matching(store, pattern))
+    return [item for item in _below(store, pattern) if not _is_hidden(item.name)] or _one(store, pattern)
+
+
+def _one(store: Readable, key: str) -> list[Found]:
+    stat = _asked(f"{store.url}/{key}", lambda: store.stat(key)) if key else None
+    return [Found(f"{store.url}/{key}", stat, key.rpartition("/")[2], named=True)] if stat else []
 
 
 def _opened(argument: str) -> tuple[Readable, str]:

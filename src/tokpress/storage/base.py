@@ -50,6 +50,8 @@ class Upload(ABC):
 
     def write(self, data: Any) -> None:
         """Appends anything with the buffer protocol."""
+        if self.closed:  # the number of its descriptor may be another file's by now
+            raise ValueError(f"{self.key} is closed: nothing more can be written to it")
         view = memoryview(data).cast("B")
         self._hash.update(view)
         self.bytes += len(view)

@@ -51,7 +51,7 @@ class Copies:
         if size > self._most_bytes:
             raise UsageError(
                 f"a copy of {address} takes {size:,} bytes, and the cache in {self._directory} is bounded to "
-                f"{self._most_bytes:,}. Give it more ({CACHE_BYTES}), or copy the store: aws s3 cp --recursive"
+                f"{self._most_bytes:,}. Give it more ({CACHE_BYTES}), or copy the store to a disk: tokpress copy"
             )
         self._directory.mkdir(parents=True, exist_ok=True)
         self._make_room(size)

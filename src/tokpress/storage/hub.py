@@ -67,32 +67,32 @@ class HubDataset:
     def list_stats(self, prefix: str = "") -> list[tuple[str, Stat]]:
         """All files under a folder, with sizes and checksums: of large files sha-256, else git's."""
 
-        def ask() -> list[tuple[str, Stat]]:
-            tree = _api().list_repo_tree(
+        def listed() -> list[tuple[str, Stat]]:
+            tree = api().list_repo_tree(
                 self.repo, prefix or None, recursive=True, revision=self.sha, repo_type="dataset"
             )
             return sorted((item.path, _stat(item)) for item in tree if hasattr(item, "size"))
 
         try:
-            return _ask(self.url, ask)
+            return ask(self.url, listed)
         except FileNotFoundError:
             return []
 
     def stat(self, key: str) -> Stat | None:
-        found = _ask(self.url, lambda: _api().get_paths_info(self.repo, [key], revision=self.sha, repo_type="dataset"))
+        found = ask(self.url, lambda: api().get_paths_info(self.repo, [key], revision=self.sha, repo_type="dataset"))
         return next((_stat(item) for item in found if hasattr(item, "size") and item.path == key), None)
 
     def read_range(self, key: str, start: int, stop: int, version: str | None = None) -> Any:  # noqa: ARG002 - a commit
         """The bytes [start, stop) of a file. The address holds the commit, so they are always the same."""
 
-        def ask() -> Any:
+        def get() -> Any:
             path = f"datasets/{self.repo}/resolve/{self.sha}/{key}"
             data = library().get(self._store, path, options={"range": (start, stop)}).bytes()
             if len(data) != stop - start:
                 raise OSError("a short answer")
             return data
 
-        return request(self.location(key), ask) if stop > start else b""
+        return request(self.location(key), get) if stop > start else b""
 
     @cached_property
     def _store(self) -> Any:
@@ -123,7 +123,7 @@ class HubInfo:
 def resolve(repo: str, revision: str | None) -> HubInfo:
     """The commit that a revision (a branch, a tag, a commit; else the main branch) is at this moment."""
     place = f"{HUB}datasets/{repo}" + (f"@{revision}" if revision else "")
-    info = _ask(place, lambda: _api().dataset_info(repo, revision=revision or "main"))
+    info = ask(place, lambda: api().dataset_info(repo, revision=revision or "main"))
     card = info.card_data.to_dict() if info.card_data is not None else {}
     return HubInfo(HubDataset(repo, str(info.sha)), card)
 
@@ -134,7 +134,7 @@ def _endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
 
 
-def _api() -> Any:
+def api() -> Any:
     from huggingface_hub import HfApi
 
     return HfApi(endpoint=_endpoint())
@@ -144,7 +144,7 @@ def _stat(item: Any) -> Stat:
     return Stat(int(item.size), str(item.lfs.sha256 if item.lfs else item.blob_id))
 
 
-def _ask(place: str, call: Callable[[], T]) -> T:
+def ask(place: str, call: Callable[[], T]) -> T:
     """A question to the Hub, asked again while it is busy. Of its own words nothing is passed on."""
     from huggingface_hub.errors import (
         EntryNotFoundError,
@@ -179,7 +179,7 @@ def _ask(place: str, call: Callable[[], T]) -> T:
             pause = _pause(error.response.headers.get("retry-after"), attempt)
             if status in (401, 403):
                 raise UsageError(
-                    f"{place}: the Hub refuses the token: it is expired, or may not read this. Log in: hf auth login"
+                    f"{place}: the Hub refuses the token: it is expired, or may not do this. Log in: hf auth login"
                 ) from None
             if status not in _BUSY:
                 raise InputError(f"{place} cannot be read: the Hub answered with status {status}.") from None

@@ -212,7 +212,15 @@ class LocalStorage(Storage):
         and not a signal that kills whoever writes through a map later."""
         with self._reserved(key, os.O_CREAT) as descriptor:
             if size and os.fstat(descriptor).st_size != size:
-                self._os.posix_fallocate(descriptor, 0, size)
+                self._take_room(descriptor, size)
+
+    def _take_room(self, descriptor: int, size: int) -> None:
+        if hasattr(self._os, "posix_fallocate"):
+            self._os.posix_fallocate(descriptor, 0, size)
+            return
+        zeros = bytes(_CHUNK_BYTES)  # macOS has no such call: what is written has its room
+        for offset in range(0, size, _CHUNK_BYTES):
+            self._write_all(descriptor, memoryview(zeros)[: size - offset], offset)
 
     @contextmanager
     def _reserved(self, key: str, flags: int = 0) -> Iterator[int]:
@@ -223,15 +231,18 @@ class LocalStorage(Storage):
             finally:
                 self._os.close(descriptor)
 
+    def _write_all(self, descriptor: int, view: memoryview, offset: int) -> int:
+        """Where it ends: a write may be short."""
+        while view:
+            written = self._os.pwrite(descriptor, view, offset)
+            offset, view = offset + written, view[written:]
+        return offset
+
     def write_at(self, key: str, offset: int, blocks: Iterable[Any]) -> None:
         """Blocks one after the other into a reserved file, from `offset` on, and synced."""
         with self._reserved(key) as descriptor:
             for block in blocks:
-                view = memoryview(block).cast("B")
-                while view:
-                    written = self._os.pwrite(descriptor, view, offset)
-                    offset += written
-                    view = view[written:]
+                offset = self._write_all(descriptor, memoryview(block).cast("B"), offset)
             _fsync(self._os, descriptor, self.local(key))
 
     @contextmanager

@@ -127,3 +127,18 @@ def _check_around(directory: Path, cause: OSError) -> None:
                 )
                 raise OSError(number, why, str(place)) from cause
             return
+
+
+def is_held(directory: Path, locks: Path = Path("/proc/locks")) -> bool | None:
+    """Whether a process of this machine writes there, without taking the lock, which would refuse one that begins just now.
+    None: this system does not say."""
+    try:
+        held = (directory / LOCK).stat()
+    except OSError:
+        return False
+    try:
+        listed = locks.read_text()
+    except OSError:
+        return None
+    place = f"{os.major(held.st_dev):02x}:{os.minor(held.st_dev):02x}:{held.st_ino}"
+    return any("FLOCK" in line and place in line.split() for line in listed.splitlines())

@@ -17,12 +17,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tokpress.errors import TokpressError
+from tokpress.storage import lost_pages
+from tokpress.storage.lost_pages import StorePagesLost
+
 _FAILED = ctypes.c_void_p(-1).value
-_sizes: dict[int, int] = {}  # of the maps that there are, by address
 
 
-def map_bytes(path: Path) -> npt.NDArray[np.uint8]:
-    """Its memory is let go when the last array or view on it is gone."""
+def map_bytes(
+    path: Path, error: type[TokpressError] = StorePagesLost, advice: str = "Is it still being written?"
+) -> npt.NDArray[np.uint8]:
+    """Its memory is let go when the last array or view on it is gone. `error` is raised, with the advice, in whoever
+    touches a part of it that is gone: it has become shorter meanwhile, or cannot be read."""
     if sys.platform == "win32":
         return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
     with path.open("rb", buffering=0) as file:
@@ -33,7 +39,7 @@ def map_bytes(path: Path) -> npt.NDArray[np.uint8]:
     if address == _FAILED:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(path))
-    return np.asarray(_Memory(address, size))
+    return np.asarray(_Memory(address, size, path, error, advice))
 
 
 def current_size(path: str) -> int:
@@ -44,23 +50,18 @@ def current_size(path: str) -> int:
         return sys.maxsize
 
 
-def num_maps() -> int:
-    """How many there are now: a process may have so many (`vm.max_map_count`)."""
-    return len(_sizes)
-
-
 class _Memory:
     """Arrays hold on to it, and it is unmapped when it is gone; but not at exit, when others may still look at it."""
 
-    def __init__(self, address: int, size: int) -> None:
+    def __init__(self, address: int, size: int, path: Path, error: type[TokpressError], advice: str) -> None:
         read_only = True
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (address, read_only)}
-        _sizes[address] = size
+        lost_pages.watch(address, size, str(path), error, advice)
         weakref.finalize(self, _let_go, address).atexit = False
 
 
 def _let_go(address: int) -> None:
-    _unmap(address, _sizes.pop(address))  # forgotten first: the address may be another's as soon as it is free
+    _unmap(address, lost_pages.forget(address))  # forgotten first: the address may be another's as soon as it is free
 
 
 if sys.platform != "win32":

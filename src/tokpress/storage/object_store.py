@@ -26,6 +26,7 @@ from tokpress.storage.copies import Copies, cache_directory, cache_limit
 from tokpress.storage.credentials import azure_settings, gcs_settings, is_plain_http, s3_settings
 from tokpress.storage.ranged import RANGE_BYTES, RANGES_AHEAD, RangedFile
 from tokpress.storage.requests import ObjectChanged, library, request, request_timeout, requests_in_flight
+from tokpress.threads import thread_pool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ READ_ONLY = ("http", "https")
 _SETTINGS = {"s3": s3_settings, "gs": gcs_settings, "az": azure_settings}
 _ATTEMPT = "tokpress_attempt"  # of whom an object is; Azure takes letters, digits and underscores only
 _PUT_TRIES = 8
+_RACERS = 8  # who try to create one object at once, to see that one does
 
 
 def is_remote(place: str) -> bool:
@@ -227,18 +229,55 @@ class ObjectStorage(Storage):
             return None
         return str(found.get(_ATTEMPT, ""))
 
+    def put_marked(self, key: str, data: Any, marks: dict[str, str], version: dict[str, Any] | None) -> None:
+        """In the place of this very version, or of none: else raises ObjectChanged or FileExistsError."""
+        self._writable()
+        path, in_parts = self._path(key), len(data) > spool.MULTIPART_BYTES
+
+        def put() -> None:
+            if not in_parts:
+                mode = "create" if version is None else version
+                library().put(self._store, path, data, use_multipart=False, attributes=marks, mode=mode)
+            elif version is None and self.exists(key):
+                raise FileExistsError(errno.EEXIST, "there is such an object", self.location(key))
+            elif version is not None and self.mark_of(key)[2] != version:
+                raise ObjectChanged(errno.ESTALE, "the object was changed since it was first looked at", key)
+            else:
+                _put_parts(self._store, path, data, attributes=marks)
+
+        request(self.location(key), put, creates=True)
+
+    def mark_of(self, key: str) -> tuple[dict[str, str], int, dict[str, Any]]:
+        """What an object was marked with, its size, and its version, to replace it."""
+        found = self._request(key, lambda: library().get(self._store, self._path(key), options={"head": True}))
+        version = {name: found.meta[name] for name in ("e_tag", "version") if found.meta[name]}
+        return dict(found.attributes), int(found.meta["size"]), version
+
+    def read_marked(self, key: str) -> tuple[bytes, dict[str, str]]:
+        def ask() -> tuple[bytes, dict[str, str]]:
+            answer = library().get(self._store, self._path(key))
+            return bytes(answer.bytes()), dict(answer.attributes)
+
+        data, marks = self._request(key, ask)
+        return data, marks
+
     def keeps_conditions(self) -> bool:
-        """Whether the store refuses to create an object that is there. Some that speak S3 do not."""
+        """Whether of those who create an object one succeeds. Some servers that speak S3 ignore the condition, and some look
+        and put in two steps, so that of those who come at the same moment several do."""
         key = f".probe-{secrets.token_hex(8)}"
         try:
-            self.put(key, b"", if_absent=True)
-            try:
-                self.put(key, b"", if_absent=True)
-            except FileExistsError:
-                return True
-            return False
+            with thread_pool(_RACERS, "probe") as pool:
+                won = sum(pool.map(lambda _: self._creates(key), range(_RACERS)))
+            return won == 1 and not self._creates(key)
         finally:
             self.delete(key)
+
+    def _creates(self, key: str) -> bool:
+        try:
+            self.put(key, b"", if_absent=True)
+        except FileExistsError:
+            return False
+        return True
 
     def delete(self, key: str) -> None:
         self._writable()
@@ -273,11 +312,11 @@ def _put(store: Any, path: str, data: Any) -> None:
     library().put(store, path, data, use_multipart=False)
 
 
-def _put_parts(store: Any, path: str, data: Any) -> None:
+def _put_parts(store: Any, path: str, data: Any, **more: Any) -> None:
     view = memoryview(data)
     parts = (view[start : start + spool.PART_BYTES] for start in range(0, len(view), spool.PART_BYTES))
     options = {"chunk_size": spool.PART_BYTES, "max_concurrency": spool.PARTS_AT_ONCE}
-    library().put(store, path, parts, use_multipart=True, **options)
+    library().put(store, path, parts, use_multipart=True, **options, **more)
 
 
 def _plain(url: str) -> str:

@@ -202,11 +202,11 @@ class PageCache:
 
     def _let_go(self) -> None:
         """Of the pages that are there as many as are too many, and some more."""
-        there = np.flatnonzero(self._sums)
+        there = np.flatnonzero(np.array(self._sums))  # a copy: other processes write there meanwhile
         if len(there) <= self._most_pages:
             return
         with self._lock(fcntl.LOCK_EX):
-            there = np.flatnonzero(self._sums)
+            there = np.flatnonzero(np.array(self._sums))  # a copy: other processes write there meanwhile
             surplus = len(there) - self._most_pages
             if surplus <= 0:
                 return

@@ -95,14 +95,16 @@ def request(place: str, call: Callable[[], T], *, creates: bool = False) -> T:
                 return call()
         except ObjectChanged as error:
             raise ObjectChanged(error.errno, error.strerror, place) from None
+        except FileExistsError:
+            raise
         except (errors.BaseError, OSError) as error:
             status = _status(error)
             failure = _told(error, status, place, creates=creates)
             passes = isinstance(failure, RequestFailed) and (status is None or status in _BUSY)
             if not passes or attempt == _ATTEMPTS - 1:
                 raise failure from None
-        first = _TOO_MANY_PAUSE if status == 429 else _FIRST_PAUSE
-        time.sleep(min(first * 2**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1.0))
+        first, least = (_TOO_MANY_PAUSE, 1.0) if status == 429 else (_FIRST_PAUSE, 0.5)
+        time.sleep(min(first * 2**attempt, _LONGEST_PAUSE) * random.uniform(least, least + 0.5))
     raise AssertionError("unreachable")
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokpress.batches import Int64s
+from tokpress.storage.arrow_file import arrow_file
 from tokpress.storage.base import Storage, Upload
 
 _GROUP_BYTES = 4 * 1024**2
@@ -25,7 +26,7 @@ class KeptWriter:
 
     def __init__(self, file: Upload, columns: Sequence[str]) -> None:
         self._schema = pa.schema([(name, pa.large_string()) for name in columns])
-        self._parquet = pq.ParquetWriter(pa.PythonFile(file, "w"), self._schema, compression="zstd")
+        self._parquet = pq.ParquetWriter(arrow_file(file), self._schema, compression="zstd")
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
 

@@ -203,6 +203,9 @@ def _names(manifest: Manifest) -> list[str]:
     return names
 
 
+_DERIVED = {"val_below"}
+
+
 def differences(old: Any, new: Any) -> str:
     """What differs between two records, a line each; the first of them, if there are many."""
     found = list(_differences(old, new))
@@ -212,7 +215,10 @@ def differences(old: Any, new: Any) -> str:
 
 
 def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
+    if (isinstance(old, dict) and new is None) or (isinstance(new, dict) and old is None):
+        one_by_one = list(_differences(_told(old), _told(new), where))
+        yield from one_by_one or [f"{where}: was {_plain(old)}, is {_plain(new)}"]
+    elif isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys(), key=str):
             yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else str(key))
     elif isinstance(old, list) and isinstance(new, list):
@@ -222,7 +228,18 @@ def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
         for i, (before, now) in enumerate(zip(old, new, strict=True)):
             yield from _differences(before, now, f"{where}[{i}]")
     elif old != new:
-        yield f"{where}: was {old}, is {new}"
+        yield f"{where}: was {_plain(old)}, is {_plain(new)}"
+
+
+def _plain(value: Any) -> Any:
+    return "nothing" if value is None else value
+
+
+def _told(options: dict[str, Any] | None) -> dict[str, Any]:
+    """Of a group of options that only one side has: those that were given, without what follows from them."""
+    return {
+        name: value for name, value in (options or {}).items() if value not in (None, [], 0) and name not in _DERIVED
+    }
 
 
 def _said(verb: str, values: list[Any]) -> str:

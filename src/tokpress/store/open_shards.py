@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import ReferenceType, ref
 
-from tokpress.storage.mapped import num_maps
+from tokpress.storage.lost_pages import num_maps
 
 MOST_MAPS = 6144  # of a process
 _FEWEST_OPEN = 256  # shards that stay open even so: whoever holds many documents has maps that cannot be let go

@@ -19,10 +19,11 @@ import pyarrow as pa
 from tokpress.arguments import whole_number
 from tokpress.batches import Ids, Int64s
 from tokpress.engines.load import reference_engine
-from tokpress.errors import StoreError, TokenizerError
+from tokpress.errors import StoreError, TokenizerError, UsageError
 from tokpress.records import KEPT, PLAN, SHARDS, TOKENIZER, Manifest, Plan, Receipt, TokenizerFiles
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
+from tokpress.storage.hub_store import HubStorage
 from tokpress.storage.object_store import ObjectStorage
 from tokpress.store.manifest import read_manifest, read_record, verify_hint
 from tokpress.store.open_shards import OpenShards
@@ -44,7 +45,14 @@ def open_store(place: str | os.PathLike[str] | Storage, split: str = "train") ->
 
 
 class Store:
-    """One split of a store. `len`, indexing and iteration go by document."""
+    """One split of a store. `len`, indexing and iteration go by document.
+
+    `tokpress.open` makes one; `storage` and `manifest` are where it lies and what it says of itself.
+
+        store = tokpress.open("tokens")
+        store.num_docs, store.num_tokens
+        store.doc(0), store.text(0), store.where(0)
+    """
 
     def __init__(self, storage: Storage, manifest: Manifest, split: str = "train") -> None:
         if split not in manifest.splits:
@@ -65,6 +73,11 @@ class Store:
             f"num_tokens={self.num_tokens:,}, dtype={self.manifest.dtype})"
         )
 
+    def _repr_html_(self) -> str:
+        from tokpress.store.notebook import store_html
+
+        return store_html(self)
+
     @property
     def url(self) -> str:
         """Where it is, as a user names it."""
@@ -73,6 +86,11 @@ class Store:
     @property
     def path(self) -> Path:
         """Where it is, on this machine's disk."""
+        if isinstance(self.storage, ObjectStorage | HubStorage):
+            raise UsageError(
+                f"{self.url} is not on this machine, and what reads or links all of its files needs them here. Copy it "
+                f"first: tokpress copy {self.url} STORE"
+            )
         return self.storage.local("")
 
     @property

@@ -15,7 +15,7 @@ import xxhash
 from tokpress.config import ReceiptChoice
 from tokpress.records import REJECTS, SHARDS, TRAIN, Receipt, Reject, rejects_name
 from tokpress.storage.base import Storage
-from tokpress.store.unfinished import Receipts
+from tokpress.store.receipts import Receipts
 
 CHEAP_BYTES = 10**9  # read and hashed in about a second
 

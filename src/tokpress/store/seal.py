@@ -33,7 +33,7 @@ from tokpress.records import (
 )
 from tokpress.storage.base import Storage
 from tokpress.store.manifest import write_manifest
-from tokpress.store.unfinished import Receipts
+from tokpress.store.receipts import Receipts, receipt_files
 
 
 def seal_store(
@@ -89,6 +89,6 @@ def _split(shards: list[Receipt]) -> Split:
 def _other_files(storage: Storage, shards: list[Receipt]) -> dict[str, FileEntry]:
     """Everything but the token files, which the receipts cover, and the manifest, which covers itself."""
     rejects = {f"{REJECTS}/{rejects_name(receipt.unit, receipt.number)}" for receipt in shards if receipt.rejects}
-    receipts = {receipt.path("json") for receipt in shards}
-    keys = [PLAN, *storage.list(TOKENIZER), *sorted(rejects), *sorted(receipts)]
-    return {key: FileEntry(storage.size(key), storage.checksum(key)) for key in keys}
+    keys = [PLAN, *storage.list(TOKENIZER), *sorted(rejects)]
+    others = {key: FileEntry(storage.size(key), storage.checksum(key)) for key in keys}
+    return others | receipt_files(storage, shards)

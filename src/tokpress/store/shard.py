@@ -1,8 +1,8 @@
 """One shard's files, mapped.
 
 In: a receipt. Out: its ids, document ends, positions and, where there is one, its mask, as arrays. A file's size is compared
-when a shard is opened, and again now and then while it is used: memory behind the end of a file that has become shorter ends
-the process without a word. Ends are bounds in memory to every reader, format and packing, so they are checked here, once,
+when a shard is opened, and again now and then while it is used; who touches what is gone between two looks gets an error as
+well (`storage.lost_pages`). Ends are bounds in memory to every reader, format and packing, so they are checked here, once,
 before anybody gets them.
 """
 
@@ -21,6 +21,7 @@ from tokpress.errors import StoreError
 from tokpress.machine import map_limit
 from tokpress.records import MASK, Receipt
 from tokpress.storage.base import Storage
+from tokpress.storage.lost_pages import check, lost
 from tokpress.storage.mapped import current_size, map_bytes
 from tokpress.store.manifest import verify_hint
 
@@ -36,7 +37,7 @@ class Shard:
         self.receipt = receipt
         self._storage = storage
         self._looked = monotonic()
-        self._mapped: dict[str, int] = {}  # sizes by path
+        self._mapped: dict[str, npt.NDArray[Any]] = {}  # by path
         self._items = {"bin": (dtype, receipt.tokens), "ends": (_INT64, receipt.docs), "pos": (_INT64, receipt.docs)}
         if MASK in receipt.files:
             self._items[MASK] = (_UINT8, receipt.tokens)
@@ -68,7 +69,7 @@ class Shard:
         key = self.receipt.path(extension)
         array = map_array(self._storage, key, *self._items[extension], verify_hint(self._storage))
         if len(array) and self._storage.has_lock:  # a copy of a remote file may go, and stays mapped as it is
-            self._mapped[str(self._storage.local(key))] = array.nbytes
+            self._mapped[str(self._storage.local(key))] = array
         return array
 
     @cached_property
@@ -84,14 +85,16 @@ class Shard:
 
     def look_again(self) -> None:
         """Raises StoreError if a file has become shorter since it was mapped. Asked before each use, looked now and then."""
+        if lost:
+            check(*self._mapped.values())
         now = monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        for path, size in list(self._mapped.items()):
-            if (left := current_size(path)) < size:
+        for path, array in list(self._mapped.items()):
+            if (left := current_size(path)) < array.nbytes:
                 raise StoreError(
-                    f"{path} has become shorter while it is read: {left:,} bytes instead of {size:,}. "
+                    f"{path} has become shorter while it is read: {left:,} bytes instead of {array.nbytes:,}. "
                     f"{verify_hint(self._storage)}"
                 )
 
@@ -114,7 +117,7 @@ def map_array(storage: Storage, key: str, dtype: np.dtype[Any], count: int, advi
     if not storage.exists(key):
         raise StoreError(f"{place} is missing. {advice}")
     try:
-        data = map_bytes(storage.local(key))
+        data = map_bytes(storage.local(key), advice=advice)
     except OSError as error:
         if error.errno == errno.ENOMEM and (limit := map_limit()) is not None:
             raise StoreError(

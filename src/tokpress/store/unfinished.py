@@ -1,13 +1,10 @@
-"""A store that is being written: may it be, and what of it is done?
+"""A store that is being written: may it be, how is it begun, and what is removed?
 
-In: a storage and the plan of this run. Out: the receipts of what is done already. A receipt says that its shard exists and
-where its unit goes on; what has no receipt does not count. A store of another plan is refused, with the differences.
+In: a storage and the plan of this run. Out: a store that holds nothing but what its receipts speak for. A store of another
+plan is refused, with the differences.
 """
 
 from __future__ import annotations
-
-from collections import defaultdict
-from collections.abc import Iterable
 
 import msgspec
 
@@ -23,23 +20,18 @@ from tokpress.records import (
     SHARDS,
     STDIN,
     TOKENIZER,
-    TRAIN,
     Manifest,
     Plan,
-    Receipt,
     TokenizerFiles,
     rejects_name,
-    shard_name,
 )
 from tokpress.storage.base import Storage
 from tokpress.storage.lock import LOCK
 from tokpress.store.manifest import differences, encode, find_record
-from tokpress.threads import thread_pool
+from tokpress.store.receipts import Receipts, receipt_keys
 
 _TRIES = 100
-_READS_AT_ONCE = 32  # of a bucket, which answers each of them late
 _PREFIXES = ("", SHARDS, REJECTS, TOKENIZER)
-Receipts = dict[int, list[Receipt]]  # by unit, in order; of each number `train` last
 
 
 def check_output(storage: Storage) -> None:
@@ -84,7 +76,7 @@ def check_same_plan(storage: Storage, plan: Plan) -> None:
         return
     state = "a finished" if is_finished(storage) else "an unfinished"
     if old == plan:
-        begun = is_finished(storage) or bool(_receipt_keys(storage))
+        begun = is_finished(storage) or bool(receipt_keys(storage))
         if begun and any(source.path == STDIN for source in plan.inputs):
             raise UsageError(
                 f"{storage.url} holds {state} store of standard input, which cannot be read a second time. "
@@ -98,14 +90,12 @@ def check_same_plan(storage: Storage, plan: Plan) -> None:
     )
 
 
-def _receipt_keys(storage: Storage) -> list[str]:
-    return [key for key in storage.list(SHARDS) if key.endswith(".json")]
-
-
 def end_run(storage: Storage) -> None:
     """Nothing can be written any more for the run of several machines that is under way, if there is one."""
     if not storage.exists(RUN_RECORD) and RUN not in storage.children():
         return
+    if not storage.has_lock:  # a bucket: by this record alone a process knows that its run goes on
+        storage.delete(RUN_RECORD)
     for _ in range(_TRIES):
         try:
             storage.delete_prefix(RUN)
@@ -133,7 +123,7 @@ def clear(storage: Storage) -> None:
     storage.delete(MANIFEST)
     storage.barrier("")
     end_run(storage)
-    receipts = _receipt_keys(storage)
+    receipts = receipt_keys(storage)
     for key in receipts:
         storage.delete(key)
     if receipts:
@@ -178,51 +168,6 @@ def keeps_conditions(storage: Storage, *, shared: bool) -> bool:
             "Write to it from one machine, or to another bucket."
         )
     return False
-
-
-def read_receipts(storage: Storage, units: Iterable[int] | None = None) -> Receipts:
-    """Of all units that were begun, or of those among these."""
-    if units is not None:
-        some = {unit: unit_receipts(storage, unit) for unit in units}
-        return {unit: known for unit, known in some.items() if known}
-    found: defaultdict[int, dict[tuple[str, int], Receipt]] = defaultdict(dict)
-    with thread_pool(1 if storage.has_lock else _READS_AT_ONCE, "receipts") as pool:
-        read = list(pool.map(lambda key: _find_receipt(storage, key), _receipt_keys(storage)))
-    for receipt in read:
-        if receipt is not None:
-            found[receipt.unit][receipt.split, receipt.number] = receipt
-    receipts = {unit: _in_order(numbered) for unit, numbered in sorted(found.items())}
-    return {unit: known for unit, known in receipts.items() if known}
-
-
-def unit_receipts(storage: Storage, unit: int) -> list[Receipt]:
-    """The receipts of one unit, in order. Looks for their names: to list a store of 100,000 shards takes its time."""
-    found: dict[tuple[str, int], Receipt] = {}
-    number = 0
-    while (last := _find_receipt(storage, f"{SHARDS}/{shard_name(TRAIN, unit, number)}.json")) is not None:
-        found[TRAIN, number] = last
-        for split in last.beside:
-            beside = _find_receipt(storage, f"{SHARDS}/{shard_name(split, unit, number)}.json")
-            if beside is not None:
-                found[split, number] = beside
-        number += 1
-    return _in_order(found)
-
-
-def _find_receipt(storage: Storage, key: str) -> Receipt | None:
-    """One that cannot be read, or speaks for another shard, is as good as none: what it stood for is written again."""
-    receipt = find_record(storage, key, Receipt)
-    return receipt if receipt is not None and receipt.path("json") == key else None
-
-
-def _in_order(found: dict[tuple[str, int], Receipt]) -> list[Receipt]:
-    """Number by number, `train` last, up to the first number for which it is missing: what comes after is written again."""
-    receipts: list[Receipt] = []
-    number = 0
-    while (last := found.get((TRAIN, number))) is not None and all((split, number) in found for split in last.beside):
-        receipts += [*(found[split, number] for split in last.beside), last]
-        number += 1
-    return receipts
 
 
 def remove_strays(storage: Storage, receipts: Receipts) -> None:

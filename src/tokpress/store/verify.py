@@ -36,8 +36,10 @@ from tokpress.records import (
 )
 from tokpress.storage import open_storage
 from tokpress.storage.base import Storage
-from tokpress.store.manifest import encode, fingerprint, is_intact, read_manifest, read_record
+from tokpress.storage.guarded import is_of_another_run
+from tokpress.store.manifest import fingerprint, is_intact, read_manifest, read_record
 from tokpress.store.reader import tokenizer_files
+from tokpress.store.receipts import stored_forms
 from tokpress.store.shard import Shard
 
 
@@ -116,6 +118,9 @@ class _Check:
         for name, entry in self.entries.items():
             yield from self._file(name, entry)
         yield from self._listing()
+        for name, forms in stored_forms(self.shards):
+            if name in self.sound and self.storage.read(name) not in forms:
+                yield Problem(name, "differs from what the manifest says of this shard")
         for receipt in self.shards:
             yield from self._shard(receipt)
         yield from self._splits()
@@ -153,13 +158,11 @@ class _Check:
                 yield Problem(name, "is listed in the manifest, but belongs to none of its shards")
         for prefix in (SHARDS, REJECTS, TOKENIZER):
             for name in self.storage.list(prefix):
-                if name not in self.entries:
+                if name not in self.entries and not is_of_another_run(self.storage, name, MANIFEST):
                     yield Problem(name, "is not listed in the manifest: no part of this store")
 
     def _shard(self, receipt: Receipt) -> Iterator[Problem]:
         receipt_name, bin_name, ends_name = (receipt.path(extension) for extension in ("json", "bin", "ends"))
-        if receipt_name in self.sound and self.storage.read(receipt_name) != encode(receipt):
-            yield Problem(receipt_name, "differs from what the manifest says of this shard")
         if receipt.counts.written + receipt.continued != receipt.docs:
             yield Problem(receipt_name, "counts other documents than it holds")
         if sum(docs for _, docs in receipt.sources) != receipt.docs:

@@ -36,6 +36,7 @@ from tokpress.records import (
 from tokpress.storage.base import Storage, Upload, parent_of
 from tokpress.storage.once import create_or_read
 from tokpress.store.manifest import differences, encode
+from tokpress.store.receipts import StoredReceipt, as_stored
 
 if TYPE_CHECKING:
     from tokpress.store.kept import KeptWriter
@@ -112,6 +113,7 @@ class ShardWriter:
         unit: int,
         shard_bytes: int,
         first_shard: int = 0,
+        earlier: Sequence[Receipt] = (),
         splits: Sequence[str] = (TRAIN,),
         keep: Sequence[str] = (),
         masks: bool = False,
@@ -119,6 +121,7 @@ class ShardWriter:
         before_create: Callable[[], None] | None = None,
     ) -> None:
         """`splits` are the names for the numbers in a batch; more may come while it is written. The first is `train`.
+        `earlier` are the receipts of the shards before the first.
 
         `before_receipt` raises if what was appended must not be vouched for. `before_create`: others may write the same
         shards. It is called when a receipt is about to be; that is never replaced, and one that is there has to be equal.
@@ -134,6 +137,7 @@ class ShardWriter:
         self._before_create = before_create
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
         self._last: Future[None] | None = None
+        self._earlier = earlier
         self.receipts: list[Receipt] = []  # of all shards that were closed; of each number `train` last
         self._begin()
 
@@ -189,7 +193,9 @@ class ShardWriter:
         self._wait()
         rejected = [self._rejected] if self._rejected else []
         files = [file for shard in self._open.values() for file in shard.files.values()]
-        self._last = self._syncing.submit(self._commit, [*files, *rejected], receipts)
+        known = [*self._earlier, *self.receipts, *receipts[:-1]]
+        records = [as_stored(receipt, known) for receipt in receipts]
+        self._last = self._syncing.submit(self._commit, [*files, *rejected], records)
         self.receipts += receipts
         self._number += 1
         self._begin()
@@ -219,9 +225,9 @@ class ShardWriter:
             loss_tokens=shard.loss_tokens if self._masks else None,
         )
 
-    def _commit(self, files: list[Upload], receipts: list[Receipt]) -> None:
+    def _commit(self, files: list[Upload], receipts: list[StoredReceipt]) -> None:
         try:
-            for file in files:
+            for file in files if not self._was_written(receipts[-1]) else []:
                 file.commit()
         except BaseException:
             for file in files:
@@ -231,7 +237,14 @@ class ShardWriter:
         for receipt in receipts:
             self._put(receipt)
 
-    def _put(self, receipt: Receipt) -> None:
+    def _was_written(self, train: StoredReceipt) -> bool:
+        """Whether another machine was first: then what stands there is vouched for, and stays as it is."""
+        if self._before_create is None:
+            return False
+        self._before_create()
+        return self._storage.exists(train.path("json"))
+
+    def _put(self, receipt: StoredReceipt) -> None:
         key, data = receipt.path("json"), encode(receipt)
         if self._before_create is not None:
             self._before_create()
@@ -267,7 +280,28 @@ class ShardWriter:
         return self._open[split]
 
 
-def write_batch(writer: ShardWriter, docs: DocumentBatch, rejects: list[Reject]) -> None:
+class NoWriter:
+    """Takes what a `ShardWriter` takes, and writes nothing: for a look at what a run would do."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.receipts: list[Receipt] = []
+
+    def docs_that_fit(self, docs: DocumentBatch) -> int:
+        return len(docs)
+
+    def append(self, docs: DocumentBatch) -> None: ...
+
+    def reject(self, rejects: Sequence[Reject]) -> None: ...
+
+    def close_shard(self, next_place: tuple[int, int] | None) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def write_batch(writer: ShardWriter | NoWriter, docs: DocumentBatch, rejects: list[Reject]) -> None:
     """Appends a batch, closing shards on the way.
 
     A full shard is closed when the next document comes: only then is it known where its unit goes on.

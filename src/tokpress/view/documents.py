@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 
 from tokpress.batches import Ids, Mask
+from tokpress.drawing import facts, notebook
+from tokpress.drawing import tokens as draw_tokens
 from tokpress.errors import UsageError
 from tokpress.store.reader import Store
 
@@ -49,6 +51,14 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """Of the page."""
         return "".join(token.text for token in self.tokens)
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("source", f"{self.source} at {self.position:,}"),
+            ("tokens", f"{self.num_tokens:,}, shown from {self.first_token:,} on"),
+            *self.kept.items(),
+        ]
+        return notebook(f"Document {self.doc:,} of {self.split}", facts(rows), drawn(self.tokens))
 
     @property
     def next_token(self) -> int | None:
@@ -99,6 +109,13 @@ def view_tokens(
         )
         start += len(raw)
     return views
+
+
+def drawn(tokens: list[TokenView], loss: list[bool] | None = None) -> str:
+    """As HTML. `loss` of each token, where it is not what the store says."""
+    marks = [token.loss for token in tokens] if loss is None else loss
+    entries = zip(tokens, marks, strict=True)
+    return draw_tokens((token.text, token.id, token.special, mark) for token, mark in entries)
 
 
 def check_page(first: int, count: int | None) -> None:

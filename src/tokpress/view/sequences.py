@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 
 from tokpress.batches import Int64s
+from tokpress.drawing import facts, notebook
 from tokpress.loader.dataset import PretokenizedDataset
 from tokpress.packing import PackingOptions
 from tokpress.store.reader import Store
-from tokpress.view.documents import TokenView, check_page, view_tokens
+from tokpress.view.documents import TokenView, check_page, drawn, view_tokens
 
 _FIELDS = ("input_ids", "labels", "position_ids", "doc_ids", "loss_mask")
 _PADDING = -1  # as a document's number
@@ -52,6 +53,17 @@ class SequenceView(msgspec.Struct, frozen=True, kw_only=True):
     position_ids: list[int]  # from 0 at each document
     labels: list[int]  # -100: no loss here
     loss_mask: list[bool]  # whether the label counts
+
+    def _repr_html_(self) -> str:
+        return notebook(f"Sequence {self.seq:,} of {self.num_sequences:,}", self.html())
+
+    def html(self) -> str:
+        """Its documents and tokens, without a frame."""
+        rows: list[tuple[str, object]] = [
+            ("packing", f"{self.method}, {self.seq_len:,} tokens, {self.padding:,} of them padding"),
+            ("documents", ", ".join(f"{stretch.doc:,}" for stretch in self.documents[:20])),
+        ]
+        return facts(rows) + drawn(self.tokens, self.loss_mask)
 
 
 def view_sequence(

@@ -46,6 +46,12 @@ def _alone(reason: str) -> Must:
     return check
 
 
+def _only_projected(scene: Scene, outcome: Outcome) -> None:
+    """What the run would take, told from the documents that are good; and nothing was written."""
+    says("plan 1 file", "tokens", "1 worker about")(scene, outcome)
+    assert not scene.out.exists()
+
+
 def _closed(what: str, *inputs: str) -> Callable[[Scene], Outcome]:
     def run(scene: Scene) -> Outcome:
         scene.corpus()
@@ -80,6 +86,12 @@ CASES = [
         Case(f"{kind} in a pipe", _poison(kind, 9, pipe=True), refused("standard input has ended", code=1))
         for kind in ("segfault", "hang", "panic")
     ),
+    *(
+        Case(f"{kind} in a dry run, the {name} document", _poison(kind, at, "--dry-run"), _only_projected)
+        for kind in KINDS
+        for name, at in PLACES.items()
+    ),
+    Case("a pipe in a dry run", _poison("hang", 0, "--dry-run", pipe=True), refused("standard input", code=2)),
     Case("no standard input", _closed("<&-", "corpus.jsonl"), sound(50)),
     Case("no standard input, which is to be read", _closed("<&-", "-"), refused("no standard input", code=2)),
     Case("no standard output", _closed(">&-", "corpus.jsonl"), sound(50)),

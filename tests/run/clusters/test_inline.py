@@ -17,7 +17,7 @@ from tokpress.run.events import WorkerView
 from tokpress.run.messages import Advanced
 from tokpress.run.tasks import remaining_tasks
 from tokpress.storage.local import LocalStorage
-from tokpress.store.unfinished import read_receipts, unit_receipts
+from tokpress.store.receipts import read_receipts, unit_receipts
 
 
 def ignore(views: list[WorkerView]) -> None: ...

@@ -32,7 +32,7 @@ from tokpress.run.messages import Advanced, Done, Job, Prepare, Settings
 from tokpress.run.tasks import remaining_tasks
 from tokpress.run.worker import Worker
 from tokpress.storage.local import LocalStorage
-from tokpress.store.unfinished import read_receipts, unit_receipts
+from tokpress.store.receipts import read_receipts, unit_receipts
 
 pytestmark = pytest.mark.timeout(120)
 Heard = Callable[[int, Advanced], None]
@@ -136,6 +136,15 @@ class TestRun:
         with in_processes(begun[0], 1, doc_timeout=60, pin=[{cpu}]) as workers:
             workers.prepare()
             assert processes(workers)[0].cpu_affinity() == [cpu]
+
+    def test_each_is_pinned_to_the_next_place(self, begun: tuple[Job, Plan]) -> None:
+        first, *others = sorted(os.sched_getaffinity(0))
+        if not others:
+            pytest.skip("this machine has one CPU")
+        with in_processes(begun[0], 3, doc_timeout=60, pin=[{first}, {others[-1]}]) as workers:
+            workers.prepare()
+            placed = [process.cpu_affinity() for process in processes(workers)]
+        assert placed == [[first], [others[-1]], [first]]
 
     def test_a_budget_for_fewer_keeps_fewer(self, begun: tuple[Job, Plan], expected: dict[str, bytes]) -> None:
         job, plan = begun

@@ -22,6 +22,7 @@ from tokpress.batches import Int64s
 from tokpress.loader.memory.buffers import Array
 from tokpress.loader.memory.ranges import Ranges, ragged
 from tokpress.loader.memory.read_ahead import ReadAhead
+from tokpress.storage.lost_pages import check, lost
 
 _BUFFER_BYTES = 2**30  # a view's offset and length have 31 bits, so a larger array is several buffers
 _INLINE_BYTES = 12  # a view of so many holds the bytes itself
@@ -83,6 +84,8 @@ def _gather(sources: Sequence[GatherSource], shape: tuple[int, int], dtype: np.d
     buffers = [None, pa.py_buffer(views), *chain.from_iterable(mapped.buffers for mapped in arrays)]
     binary = pa.Array.from_buffers(pa.binary_view(), len(views), buffers)
     binary = binary.cast(pa.large_binary(), memory_pool=_memory_pool())
+    if lost:
+        check(*(mapped.array for mapped in arrays))
     rows: Array = np.frombuffer(binary.buffers()[2], dtype, size).reshape(shape)
     return rows
 

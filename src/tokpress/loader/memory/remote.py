@@ -23,6 +23,7 @@ from tokpress.errors import StoreError, UsageError
 from tokpress.loader.memory.ranges import Ranges
 from tokpress.records import MASK
 from tokpress.storage.copies import cache_directory, cache_limit
+from tokpress.storage.hub_store import HubStorage
 from tokpress.storage.object_store import ObjectStorage
 from tokpress.storage.pages import PAGE_BYTES, PageCache
 from tokpress.store.manifest import verify_hint
@@ -33,7 +34,7 @@ def open_pages(
     store: Store, verify: str, cache_dir: str | os.PathLike[str] | None, cache_bytes: int | None
 ) -> StorePages | None:
     """None: the store lies on this machine."""
-    if not isinstance(store.storage, ObjectStorage):
+    if not isinstance(store.storage, ObjectStorage | HubStorage):
         if cache_dir is not None or cache_bytes is not None:
             raise UsageError(
                 f"cache_dir and cache_bytes are for stores in a bucket; {store.url} is read where it is. Leave them out."
@@ -51,7 +52,7 @@ def open_pages(
 class StorePages:
     """Of one split."""
 
-    def __init__(self, store: Store, storage: ObjectStorage, directory: Path, most_bytes: int) -> None:
+    def __init__(self, store: Store, storage: ObjectStorage | HubStorage, directory: Path, most_bytes: int) -> None:
         self._storage = storage
         self._dtype = store.dtype
         self.most_bytes = most_bytes
@@ -132,6 +133,6 @@ class StorePages:
             f"shuffle=True takes rows from all over {url}, and the cache holds {self.most_bytes:,} of its "
             f"{self.total_bytes:,} bytes: an epoch will fetch about {times * self.total_bytes:,.0f} bytes, {times:.1f} "
             f'times the store. shuffle="blocks" fetches each byte once; or make the cache as large as the store '
-            f"(cache_bytes); or copy all of it to a disk: {url}",
+            f"(cache_bytes); or copy all of it to a disk: tokpress copy {url} STORE",
             stacklevel=4,
         )

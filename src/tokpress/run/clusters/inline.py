@@ -7,6 +7,7 @@ as it would end a process; any other error is raised where it happens.
 from __future__ import annotations
 
 import resource
+import sys
 from collections import deque
 from contextlib import suppress
 from types import TracebackType
@@ -70,7 +71,8 @@ class InlineCluster:
 
     @property
     def peak_bytes(self) -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self._callers
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - self._callers
 
     def __enter__(self) -> InlineCluster:
         return self

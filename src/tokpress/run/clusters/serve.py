@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from tokpress.errors import TokpressError
@@ -28,7 +29,10 @@ def main() -> None:
     pipe = Connection(int(sys.argv[1]))
 
     def say(reply: Reply) -> None:
-        pipe.send_bytes(encode(reply))
+        try:
+            pipe.send_bytes(encode(reply))
+        except ConnectionError as error:  # a reset, where something was not read any more
+            raise BrokenPipeError("the coordinator is gone") from error
 
     orders = _orders(pipe)
     try:
@@ -40,7 +44,8 @@ def main() -> None:
     except WriteAgain:
         sys.exit(SYNC_FAILED)  # what was not written is written again, by a fresh worker
     except (TokpressError, OSError) as error:
-        say(Failed.of(error))
+        with suppress(BrokenPipeError):
+            say(Failed.of(error))
     except BaseException as error:
         if type(error).__name__ == "PanicException":  # nothing of the library can be trusted after it
             sys.exit(PANICKED)
@@ -69,7 +74,7 @@ def _orders(pipe: Connection) -> Iterator[Order]:
     while True:
         try:
             order = decode_order(pipe.recv_bytes())
-        except EOFError:
+        except (EOFError, ConnectionError):
             return
         yield order
 
