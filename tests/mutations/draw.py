@@ -1,7 +1,7 @@
 """Would the tests notice a fault that nobody chose? Draws places by a seed, puts a plain fault at each, and tries them.
 
-In: a seed and a number. Out: a line a fault, with the test that noticed it or `survived`. The tables beside this file hold faults
-that somebody thought of, and whose tests are known to fail; this measures the tests on places that nobody looked at.
+In: a seed and a number. Out: a line a fault, with the test that noticed it or `survived`. The tables beside this file hold
+faults that somebody thought of, and whose tests are known to fail; this measures the tests on places that nobody looked at.
 
     python tests/mutations/draw.py --seed 7 --count 100 --list     what would be tried
     python tests/mutations/draw.py --seed 7 --count 100            tries them
@@ -25,7 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from run import _KILLED, _SURVIVED, PACKAGE, ROOT, _run
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from mutations.run import KILLED, PACKAGE, ROOT, SURVIVED, run_tests  # noqa: E402 - a program of the tests
 
 _COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -175,14 +176,14 @@ def attempt(fault: Fault) -> str:
         data = place.read_bytes()
         place.write_bytes(data[: fault.begin] + fault.new.encode() + data[fault.end :])
         for tests in stages(fault.file):
-            done = _run(tests, mutated, Path(directory), "-x", "--tb=no", "-rfE")
-            if done.returncode == _SURVIVED:
+            done = run_tests(tests, mutated, Path(directory), "-x", "--tb=no", "-rfE")
+            if done.returncode == SURVIVED:
                 continue
             noticed = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", done.stdout, re.MULTILINE)
-            if done.returncode != _KILLED and not (noticed and done.returncode == 2):  # 2: could not be collected
+            if done.returncode != KILLED and not (noticed and done.returncode == 2):  # 2: could not be collected
                 return f"not run: {done.stdout.strip().splitlines()[-1:]}"
             assert noticed is not None
-            if _run([noticed[1]], ROOT / "src", Path(directory), "--tb=no").returncode == _SURVIVED:
+            if run_tests([noticed[1]], ROOT / "src", Path(directory), "--tb=no").returncode == SURVIVED:
                 return noticed[1]
     return "survived"
 

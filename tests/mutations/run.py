@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("src/tokpress")
 _SECONDS = 120  # for one test: a mutation may make it hang
-_KILLED, _SURVIVED = 1, 0  # pytest's exit codes
+KILLED, SURVIVED = 1, 0  # pytest's exit codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +65,21 @@ def outcome(mutation: Mutation) -> str:
         shutil.copytree(ROOT / "src", mutated, ignore=shutil.ignore_patterns("__pycache__"))
         place = mutated / "tokpress" / mutation.file
         place.write_text(mutation.apply(place.read_text("utf-8")), "utf-8")
-        done = _run(mutation.tests, mutated, Path(directory), "-x")
-    if done.returncode == _KILLED:
+        done = run_tests(mutation.tests, mutated, Path(directory), "-x")
+    if done.returncode == KILLED:
         return "killed"
-    return "survived" if done.returncode == _SURVIVED else f"not run: {done.stdout.strip().splitlines()[-1:]}"
+    return "survived" if done.returncode == SURVIVED else f"not run: {done.stdout.strip().splitlines()[-1:]}"
 
 
 def failures(chosen: Sequence[Mutation]) -> str:
     """What their tests say of the package as it is; nothing, if they pass."""
     with tempfile.TemporaryDirectory(prefix="tokpress-mutation-") as directory:
         tests = sorted({test for mutation in chosen for test in mutation.tests})
-        done = _run(tests, ROOT / "src", Path(directory), "--tb=short")
-    return "" if done.returncode == _SURVIVED else done.stdout
+        done = run_tests(tests, ROOT / "src", Path(directory), "--tb=short")
+    return "" if done.returncode == SURVIVED else done.stdout
 
 
-def _run(tests: Sequence[str], source: Path, directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run_tests(tests: Sequence[str], source: Path, directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_SECONDS}", *options]
     return subprocess.run(
         [*command, f"--basetemp={directory}/pytest", *(f"tests/{test}" for test in tests)],
