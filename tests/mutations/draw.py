@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from mutations.run import KILLED, PACKAGE, ROOT, SURVIVED, run_tests  # noqa: E402 - a program of the tests
+from mutations.run import KILLED, PACKAGE, ROOT, SURVIVED, run_tests
 
 _COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
