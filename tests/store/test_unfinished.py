@@ -92,7 +92,19 @@ class TestCheckOutput:
         with pytest.raises(UsageError, match="is a file"):
             check_output(LocalStorage(store))
 
-    @pytest.mark.parametrize("name", ["notes.txt", "shards/x.bin", PLAN, MANIFEST, "tokenizer/tokenizer.json"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "notes.txt",
+            "shards/x.bin",
+            PLAN,
+            MANIFEST,
+            "tokenizer/tokenizer.json",
+            "run.json",
+            "run/notes.txt",
+            "run/0/notes",
+        ],
+    )
     def test_anything_else_is_refused(self, store: Path, name: str) -> None:
         (store / name).parent.mkdir(parents=True)
         (store / name).write_text("{}")
@@ -203,7 +215,7 @@ def dies_after(patch: pytest.MonkeyPatch, changes: int, run: Callable[[], None])
 
         return wrapped
 
-    for name in ("unlink", "mkdir", "replace"):
+    for name in ("unlink", "mkdir", "rmdir", "link", "replace"):
         patch.setattr(os, name, counted(getattr(os, name)))
     patch.setattr(LocalUpload, "abort", lambda self: None)  # the dead do not clean up
     try:

@@ -17,10 +17,11 @@ from tokpress.records import PLAN, Parity, Plan, TokenizerFiles
 from tokpress.run.messages import Done
 from tokpress.run.scheduler import Scheduler
 from tokpress.run.share import Share, units_of
-from tokpress.run.shared import Attempt, Diary, RunRecord, find_run, join_run
+from tokpress.run.shared import Attempt, Diary, find_run, join_run
 from tokpress.storage import open_run
 from tokpress.storage.base import Storage
 from tokpress.store import unfinished
+from tokpress.store.unfinished import RunRecord
 
 GRACE_SECONDS = 20.0  # Slurm and Kubernetes give 30, if they are not told otherwise
 

@@ -27,24 +27,12 @@ from tokpress.storage.base import Storage
 from tokpress.storage.once import create_or_read
 from tokpress.store import unfinished
 from tokpress.store.manifest import differences, encode, find_record, read_record
+from tokpress.store.unfinished import RunRecord
 
 _LOCK_SECONDS = 30.0
 _RETRY_SECONDS = 0.05
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # of some shared file systems
 State = Literal["running", "finished", "stopped", "failed"]
-
-
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`run.json`: what decides the bytes beside the plan, and which run it is."""
-
-    id: str
-    engine: str
-    versions: dict[str, str]  # of the packages that decide the output
-    parity: Parity  # as the first machine found it
-
-    @property
-    def directory(self) -> str:
-        return f"{RUN}/{self.id}"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ plan is refused, with the differences.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from tokpress.errors import UsageError
@@ -21,6 +23,7 @@ from tokpress.records import (
     STDIN,
     TOKENIZER,
     Manifest,
+    Parity,
     Plan,
     TokenizerFiles,
     rejects_name,
@@ -32,6 +35,21 @@ from tokpress.store.receipts import Receipts, receipt_keys
 
 _TRIES = 100
 _PREFIXES = ("", SHARDS, REJECTS, TOKENIZER)
+_BEFORE_PLAN = {LOCK, RUN, RUN_RECORD, SHARDS, REJECTS, TOKENIZER}
+_OF_A_RUN = re.compile(rf"{RUN}/[0-9a-f]{{16}}/")
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`run.json`: what decides the bytes beside the plan, and which run it is."""
+
+    id: str
+    engine: str
+    versions: dict[str, str]  # of the packages that decide the output
+    parity: Parity  # as the first machine found it
+
+    @property
+    def directory(self) -> str:
+        return f"{RUN}/{self.id}"
 
 
 def check_output(storage: Storage) -> None:
@@ -39,7 +57,7 @@ def check_output(storage: Storage) -> None:
     obstacle = storage.obstacle()
     if obstacle is not None:
         raise UsageError(f"--out {storage.url} is {obstacle}. Choose a directory that does not exist yet.")
-    if any(name != LOCK for name in storage.children()) and not _is_store(storage):
+    if any(name != LOCK for name in storage.children()) and not _is_store(storage) and not _was_begun(storage):
         raise UsageError(
             f"--out {storage.url} is not empty and not a store. Choose a directory that does not exist yet."
         )
@@ -58,6 +76,14 @@ def _check_no_links(storage: Storage) -> None:
 def _is_store(storage: Storage) -> bool:
     """Whether a plan or a manifest there is ours: only then may what stands beside it be replaced."""
     return stored_plan(storage) is not None or find_record(storage, MANIFEST, Manifest) is not None
+
+
+def _was_begun(storage: Storage) -> bool:
+    """Whether all that is there stands before a plan is written, or after one is deleted: somebody was killed then."""
+    if not _BEFORE_PLAN.issuperset(storage.children()):
+        return False
+    is_ours = find_record(storage, RUN_RECORD, RunRecord) is not None
+    return all(_OF_A_RUN.match(key) or key == LOCK or (key == RUN_RECORD and is_ours) for key in storage.list())
 
 
 def stored_plan(storage: Storage) -> Plan | None:
