@@ -149,9 +149,7 @@ def stages(file: str) -> list[list[str]]:
     own = [path for path in every if path.name == f"test_{module.name}.py"]
     named = Counter({path: len(dotted.findall(path.read_text("utf-8"))) for path in every})
     naming = [path for path, times in named.most_common(_MOST_STAGE_FILES) if times]
-    package = (
-        sorted((tests / module.parent).rglob("test_*.py")) if len(module.parts) > 1 else sorted(tests.glob("test_*.py"))
-    )
+    package = sorted((tests / module.parts[0]).rglob("test_*.py") if len(module.parts) > 1 else tests.glob("test_*.py"))
     whole = [
         *(tests / "golden").glob("test_*.py"),
         *(tests / "property").glob("test_*.py"),
@@ -179,7 +177,7 @@ def attempt(fault: Fault) -> str:
             done = run_tests(tests, mutated, Path(directory), "-x", "--tb=no", "-rfE")
             if done.returncode == SURVIVED:
                 continue
-            noticed = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", done.stdout, re.MULTILINE)
+            noticed = re.search(r"^(?:FAILED|ERROR) tests/(.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
             if done.returncode != KILLED and not (noticed and done.returncode == 2):  # 2: could not be collected
                 return f"not run: {done.stdout.strip().splitlines()[-1:]}"
             assert noticed is not None
@@ -193,18 +191,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of those to try, as a run before printed them")
     parser.add_argument("--list", action="store_true", help="only say what would be tried")
     options = parser.parse_args(arguments)
     chosen = drawn(options.seed, options.count)
     if options.list:
         print(*chosen, sep="\n")
         return 0
+    numbers = range(len(chosen)) if options.only is None else options.only
     noticed = 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        for number, (fault, became) in enumerate(zip(chosen, pool.map(attempt, chosen), strict=True)):
-            noticed += became not in ("survived",) and not became.startswith("not run")
-            print(f"{number:3} {fault}\n    {became}", flush=True)
-    print(f"{noticed} of {len(chosen)} were noticed")
+        tried = pool.map(attempt, [chosen[number] for number in numbers])
+        for number, became in zip(numbers, tried, strict=True):
+            noticed += became != "survived" and not became.startswith("not run")
+            print(f"{number:3} {chosen[number]}\n    {became}", flush=True)
+    print(f"{noticed} of {len(numbers)} were noticed")
     return 0
 
 
