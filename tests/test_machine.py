@@ -48,6 +48,12 @@ class TestCores:
         (cgroup / level / "cpu.max").write_text(quota + "\n")
         assert usable_cores() == 1
 
+    @pytest.mark.parametrize("tight", LEVELS)
+    def test_the_tightest_of_several_quotas_holds(self, cgroup: Path, tight: str) -> None:
+        for level in LEVELS:
+            (cgroup / level / "cpu.max").write_text("100000 100000\n" if level == tight else "6400000 100000\n")
+        assert usable_cores() == 1
+
     @pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 2), ("200000 100000", 2), ("320000 100000", 4)])
     def test_a_part_of_a_core_is_used_too(
         self, cgroup: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cores: int

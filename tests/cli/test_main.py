@@ -171,6 +171,14 @@ class TestPipes:
         assert b"\x1b[" in shown
         assert b"H\x1b[0m" in shown  # a token of its own
 
+    @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+    def test_a_stream_that_is_closed_is_no_error(self, closed: str) -> None:
+        """As cron and some launchers start a program."""
+        command = f"{shlex.quote(sys.executable)} -m tokpress --version {closed}"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+        assert done.returncode == 0
+        assert "Traceback" not in done.stderr
+
 
 def _read(terminal: int) -> bytes:
     try:

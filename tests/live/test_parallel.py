@@ -201,6 +201,16 @@ class TestPool:
         with pytest.raises(UsageError, match="workers"):
             ParallelTokenizer(spm, workers=0)
 
+    def test_says_it_in_milliseconds(
+        self, pool: ParallelTokenizer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ticks = iter([10.0, 10.5])
+        monkeypatch.setattr(parallel, "perf_counter", lambda: next(ticks))
+        pool.verbose = True
+        with caplog.at_level(logging.INFO):
+            pool(TEXTS[:8])
+        assert caplog.messages == ["Parallel tokenized 8 samples in 500.0 ms (62.5 ms per sample)"]
+
     def test_says_what_a_call_took(self, pool: ParallelTokenizer, caplog: pytest.LogCaptureFixture) -> None:
         pool.verbose = True
         with caplog.at_level(logging.INFO):

@@ -61,3 +61,13 @@ def test_once_it_is_closed_nothing_comes_through(directory: LocalStorage) -> Non
 def test_a_second_fence_around_one_is_the_same(directory: LocalStorage) -> None:
     fenced = open_run(directory, "1")
     assert open_run(fenced, "1") is fenced
+
+
+def test_what_is_deleted_is_gone(directory: LocalStorage) -> None:
+    fenced = open_run(directory, "1")
+    for key in ("a", "shards/a.bin", "shards/b.bin"):
+        fenced.put(key, b"abc")
+    fenced.delete("a")
+    assert directory.list() == ["shards/a.bin", "shards/b.bin"]
+    fenced.delete_prefix("shards")
+    assert directory.list() == []
