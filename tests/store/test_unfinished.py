@@ -19,6 +19,7 @@ from run.jobs import receipt, write_texts
 
 import tokpress
 from tokpress.errors import UsageError
+from tokpress.options import build_config
 from tokpress.records import (
     MANIFEST,
     PLAN,
@@ -31,6 +32,7 @@ from tokpress.records import (
     Slice,
     TokenizerFiles,
 )
+from tokpress.run.coordinator import build_store
 from tokpress.run.messages import Task
 from tokpress.run.tasks import continued, remaining_tasks
 from tokpress.storage.local import LocalStorage, LocalUpload
@@ -452,3 +454,25 @@ class TestStrays:
         remove_strays(LocalStorage(store), {0: known})
         assert {path.name for path in (store / SHARDS).iterdir()} == shards
         assert {path.name for path in (store / REJECTS).iterdir()} == rejects
+
+
+class _InterruptedWhileOpening:
+    """A system in which the signal to end comes when a file was opened, and nobody knows of it yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def open(self, path: Any, *args: Any, **kwargs: Any) -> int:
+        descriptor = os.open(path, *args, **kwargs)
+        if ".ends." in str(path):
+            os.close(descriptor)
+            raise KeyboardInterrupt
+        return descriptor
+
+
+def test_an_interruption_leaves_nothing_half_written(tmp_path: Path) -> None:
+    source, out = write_texts(tmp_path / "a.jsonl", 40), tmp_path / "store"
+    with pytest.raises(KeyboardInterrupt):
+        build_store([source], LocalStorage(out, _InterruptedWhileOpening()), build_config("bytes", {}))
+    assert (out / "plan.json").exists()
+    assert not list(out.rglob("*.tmp"))

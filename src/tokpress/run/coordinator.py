@@ -120,7 +120,7 @@ def _build(
                 reporter.on(events.AlreadyFinished(store=storage.url))
                 return Store(storage, read_manifest(storage))
         if storage.has_lock or (old is not None and not is_known):  # which is refused
-            with cluster_for(job, storage, resuming=old is not None) as cluster:
+            with unfinished.tidied(storage), cluster_for(job, storage, resuming=old is not None) as cluster:
                 return finish_store(job, storage, write_units(job, storage, cluster, reporter, old), reporter)
         return _finish(job, storage, reporter, resuming=old is not None, overwrite=overwrite)
 

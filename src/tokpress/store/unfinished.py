@@ -7,6 +7,8 @@ plan is refused, with the differences.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -114,6 +116,18 @@ def check_same_plan(storage: Storage, plan: Plan) -> None:
         f"{differences(msgspec.to_builtins(old), msgspec.to_builtins(plan))}\n"
         "Choose another --out, or replace it with --overwrite."
     )
+
+
+@contextmanager
+def tidied(storage: Storage) -> Iterator[None]:
+    """Nothing half-written stays behind an error or an interruption: a worker that is told to end while it opens a file
+    cannot close it. For whoever holds the lock, around all writers."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # the error is what matters
+            storage.delete_abandoned(*_PREFIXES)
+        raise
 
 
 def end_run(storage: Storage) -> None:
