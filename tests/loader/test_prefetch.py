@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 import torch
 
 import tokpress
-from tokpress.errors import StoreError
-from tokpress.loader.batches.prefetch import Copy, InFlight, Prefetcher
+from tokpress.errors import StoreError, UsageError
+from tokpress.loader.batches.prefetch import Copy, InFlight, Prefetcher, copier_to
 from tokpress.loader.memory.buffers import BufferPool
 
 from .conftest import SEQ_LEN
@@ -211,3 +212,11 @@ def test_memory_is_not_used_again_before_its_copy_is_done() -> None:
     for _ in range(4):
         arrivals.receive(copier.start({"input_ids": pool("input_ids", (4, 8), INT64)}))
     assert pool.created == 6
+
+
+def test_only_tensors_are_copied_to_a_device() -> None:
+    assert copier_to("cpu", as_tensors=False) is None
+    with pytest.raises(UsageError, match=r"device='cuda' needs tensors"):
+        copier_to("cuda", as_tensors=False)
+    with pytest.raises((RuntimeError, AssertionError)) if not torch.cuda.is_available() else nullcontext():
+        copier_to("cuda", as_tensors=True)

@@ -81,10 +81,15 @@ def failures(chosen: Sequence[Mutation]) -> str:
 
 def run_tests(tests: Sequence[str], source: Path, directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_SECONDS}", *options]
+    environment = {
+        "PYTHONPATH": str(source),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": f"{directory}/hypothesis",  # one run's examples are not the next one's
+    }
     return subprocess.run(
         [*command, f"--basetemp={directory}/pytest", *(f"tests/{test}" for test in tests)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | environment,
         capture_output=True,
         text=True,
     )

@@ -247,6 +247,8 @@ class TestNames:
             ("https://localhost/a.jsonl?sig=abc", "is followed by a query"),
             ("ftp://host/a.jsonl", "inputs at ftp:// are not read. Known are s3://"),
             ("hf://models/me/data/x", "names no dataset of the Hub"),
+            ("hf://datasets/data", "names no dataset of the Hub"),
+            ("hf://datasets/me/data/more@main/x", "names no dataset of the Hub"),
             ("hf://datasets/me/gone/*.jsonl", "no such dataset"),
             ("hf://datasets/me/data@gone/*.jsonl", "no such revision"),
         ],

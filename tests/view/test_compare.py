@@ -65,5 +65,6 @@ def test_stores_are_aligned_by_the_record(two: tuple[tokpress.Store, tokpress.St
         assert second.text(view.docs[1]) == first.text(doc)
         assert view.compared is not None
         assert view.compared.same_text
+        assert not view.compared.cut
         assert view.compared.sides[1].num_tokens == len(second.doc(view.docs[1]))
     assert missing

@@ -30,6 +30,12 @@ class TestToken:
         assert answer.status_code == 403
         assert "Document" not in answer.text
 
+    def test_programs_and_people_are_told_in_their_own_form(self, stranger: httpx.Client) -> None:
+        assert stranger.get("/api/contents").json() == {
+            "error": "the token is missing. Open the address that tokpress view printed."
+        }
+        assert stranger.get("/store").headers["content-type"].startswith("text/html")
+
     def test_a_wrong_one_is_refused(self, stranger: httpx.Client) -> None:
         assert stranger.get("/?token=wrong").status_code == 403
         assert stranger.get("/api/contents", headers={"Authorization": "Bearer wrong"}).status_code == 403

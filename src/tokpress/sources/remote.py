@@ -7,6 +7,7 @@ the pinned version by itself.
 
 from __future__ import annotations
 
+import errno
 import glob
 import io
 from collections.abc import Iterator, Sequence
@@ -257,6 +258,6 @@ def check_unchanged(source: Input) -> None:
     store, key = _place(source.path)
     stat = store.stat(key)
     if stat is None:
-        raise FileNotFoundError(2, "there is no such object", source.path)
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", source.path)
     if (stat.size, stat.version) != (source.size, source.version):
         raise ObjectChanged(116, "the object was changed since it was first looked at", source.path)

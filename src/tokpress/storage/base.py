@@ -9,6 +9,7 @@ local disk has to be told. Failures are `OSError`s; an object that is not there 
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -160,7 +161,7 @@ class Storage(ABC):
         """Raises FileNotFoundError if there is no such object."""
         found = self.stat(key)
         if found is None:
-            raise FileNotFoundError(2, "there is no such file", self.location(key))
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", self.location(key))
         return found.size
 
     def list_stats(self, prefix: str = "") -> Sequence[tuple[str, Stat]]:

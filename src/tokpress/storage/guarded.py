@@ -14,6 +14,7 @@ that only a process that is frozen between its last part and the word to join th
 
 from __future__ import annotations
 
+import errno
 import re
 import secrets
 from collections.abc import Sequence
@@ -89,7 +90,7 @@ class GuardedStorage(Storage):
     def read(self, key: str) -> bytes:
         data, attributes = self._storage.read_marked(key)
         if key.startswith(_OWN) and attributes.get(_RUN, self._run) != self._run:
-            raise FileNotFoundError(2, "there is only what a run left that was replaced", self.location(key))
+            raise FileNotFoundError(errno.ENOENT, "there is only what a run left that was replaced", self.location(key))
         return data
 
     def delete(self, key: str) -> None:
@@ -171,7 +172,7 @@ class GuardedStorage(Storage):
         if seconds and now - self._asked < seconds:
             return
         if msgspec.json.decode(self._storage.read(RECORD), type=dict[str, Any]).get("id") != self._run:
-            raise FileNotFoundError(2, "the run that this is of was replaced by another", self.location(key))
+            raise FileNotFoundError(errno.ENOENT, "the run that this is of was replaced by another", self.location(key))
         self._asked = now
 
 

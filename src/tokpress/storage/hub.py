@@ -8,6 +8,7 @@ part of no address, record or error. `HF_ENDPOINT` names another hub.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -162,7 +163,7 @@ def ask(place: str, call: Callable[[], T]) -> T:
         except OfflineModeIsEnabled:
             raise InputError(f"{place} cannot be read: HF_HUB_OFFLINE is set. Unset it.") from None
         except EntryNotFoundError:
-            raise FileNotFoundError(2, "there is no such file", place) from None
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", place) from None
         except GatedRepoError:
             raise UsageError(
                 f"{place} is gated: accept its terms on its page, then log in: hf auth login (or set HF_TOKEN)."

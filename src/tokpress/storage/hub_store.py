@@ -6,6 +6,7 @@ that is read belongs together. Files are listed once. To put a store there: `sto
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -78,7 +79,7 @@ class HubStorage(Storage):
     def _must_exist(self, key: str) -> Stat:
         stat = self.stat(key)
         if stat is None:
-            raise FileNotFoundError(2, "there is no such file", self.location(key))
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", self.location(key))
         return stat
 
     def read_range(self, key: str, start: int, stop: int, version: str | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 import threading
@@ -34,7 +35,7 @@ class MemoryStorage(Storage):
         try:
             return self._objects[self._key(key)]
         except KeyError:
-            raise FileNotFoundError(2, "there is no such object", self.location(key)) from None
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", self.location(key)) from None
 
     def below(self, prefix: str) -> MemoryStorage:
         return MemoryStorage(self._objects, self._key(prefix))

@@ -159,7 +159,7 @@ class ObjectStorage(Storage):
     def _must_exist(self, key: str) -> Stat:
         stat = self.stat(key)
         if stat is None:
-            raise FileNotFoundError(2, "there is no such object", self.location(key))
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", self.location(key))
         return stat
 
     def read_range(self, key: str, start: int, stop: int, version: str | None = None) -> Any:
