@@ -105,7 +105,7 @@ class TestReading:
         path.write_bytes(path.read_bytes()[:-5])
         assert written(path, BEGAN, STOPPED) == [BEGAN, BEGAN, STOPPED]
 
-    @pytest.mark.parametrize("data", [b"nonsense\n", b"\xff\xfe\n", b"%s\nnonsense\n%s\n"])
+    @pytest.mark.parametrize("data", [b"nonsense\n", b"nonsense\nmore\n", b"\xff\xfe\n", b"%s\nnonsense\n%s\n"])
     def test_any_other_line_is_an_error_that_names_it(self, path: Path, data: bytes) -> None:
         path.write_bytes(data.replace(b"%s", events.encode(STOPPED)))
         number = 2 if data.startswith(b"%s") else 1

@@ -100,11 +100,9 @@ def schema(names: Iterable[str], ids: pa.DataType) -> pa.Schema:
 
 
 def record_batch(wanted: pa.Schema, rows: Rows) -> pa.RecordBatch:
+    """Arrow casts what is of another type than the schema's."""
     lists = []
     for field in wanted:
         bounds, values = _COLUMNS[field.name][1](rows)
-        values = pa.array(values)
-        if values.type != field.type.value_type:
-            values = values.cast(field.type.value_type)
-        lists.append(pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), values))
+        lists.append(pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), pa.array(values)))
     return pa.record_batch(lists, schema=wanted)

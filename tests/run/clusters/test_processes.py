@@ -369,6 +369,18 @@ class TestNothingLeft:
         with pytest.raises(InputError), in_processes(begun[0], 2, doc_timeout=60) as workers:
             run_all(workers, begun)
 
+    def test_they_are_given_time_to_end(self, begun: tuple[Job, Plan]) -> None:
+        """So that they remove what they have written of a file, and give up what they have sent of one to a bucket."""
+        started: list[subprocess.Popen[bytes]] = []
+
+        def interrupt(number: int, advanced: Advanced) -> None:
+            started.extend(worker.process for worker in cluster_of(workers)._processes.values())
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), in_processes(begun[0], 1, doc_timeout=60) as workers:
+            run_all(workers, begun, interrupt)
+        assert [process.returncode for process in started] == [0]
+
     def test_after_one_that_does_not_listen(self, begun: tuple[Job, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_STOP_SECONDS", 0.1)
 
